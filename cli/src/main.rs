@@ -1,0 +1,2 @@
+//! Varvelog.
+fn main() {}
