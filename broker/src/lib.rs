@@ -1,1 +1,3 @@
-//! Placeholder.
+//! The Varvelog broker: one owner of all state, thin edges.
+
+pub mod config;
