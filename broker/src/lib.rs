@@ -1,3 +1,11 @@
-//! The Varvelog broker: one owner of all state, thin edges.
+//! The Varvelog broker.
+//!
+//! One core thread owns all state and changes it only by applying committed commands
+//! ([`core`]); the edges ([`service`]) decode, check limits, submit and encode; readers see
+//! committed records through [`view`] without the core.
 
+pub mod clock;
 pub mod config;
+pub mod core;
+pub mod names;
+pub mod view;

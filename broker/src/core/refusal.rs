@@ -1,0 +1,219 @@
+//! Why a request was refused: one small enum for each family of operations. `service/status.rs`
+//! holds the one table from these to gRPC status and details.
+
+use std::time::Duration;
+
+use varvelog_store::Offset;
+
+/// Any refusal; nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Of an append.
+    #[error(transparent)]
+    Append(#[from] AppendRefusal),
+    /// Of a change of topics.
+    #[error(transparent)]
+    Topic(#[from] TopicRefusal),
+    /// Of a call on a group.
+    #[error(transparent)]
+    Group(#[from] GroupRefusal),
+    /// A count of things is at its limit.
+    #[error(transparent)]
+    Quota(#[from] QuotaRefusal),
+}
+
+/// Why an append was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AppendRefusal {
+    /// The batches of a producer left out a sequence.
+    #[error("the producer's next sequence is {expected}, not {got}")]
+    SequenceGap {
+        /// The next one in order.
+        expected: i32,
+        /// What came.
+        got: i32,
+    },
+    /// A duplicate that is too old to be told from a gap.
+    #[error("sequence {got} of producer {producer} is older than the batches remembered")]
+    SequenceTooOld {
+        /// Its id.
+        producer: i64,
+        /// What came.
+        got: i32,
+    },
+    /// The id was never given out, or is forgotten.
+    #[error("producer {producer} is unknown: call InitProducer")]
+    ProducerUnknown {
+        /// Its id.
+        producer: i64,
+    },
+    /// A later epoch of the producer is at work.
+    #[error("producer {producer} has gone on to epoch {epoch}")]
+    ProducerFenced {
+        /// Its id.
+        producer: i64,
+        /// The epoch at work.
+        epoch: i16,
+    },
+    /// The request id came with other content before.
+    #[error("request id {id:?} was used for other content")]
+    RequestIdReused {
+        /// As sent.
+        id: String,
+    },
+}
+
+/// Why a change of a topic was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TopicRefusal {
+    /// No such topic.
+    #[error("there is no topic {topic}")]
+    NotFound {
+        /// Its name, or its id where only that is known.
+        topic: String,
+    },
+    /// No such partition.
+    #[error("topic {topic} has {partitions} partitions, there is no {partition}")]
+    PartitionNotFound {
+        /// Its name.
+        topic: String,
+        /// As asked.
+        partition: i64,
+        /// How many there are.
+        partitions: u32,
+    },
+    /// The name is taken.
+    #[error("there is a topic {topic} already")]
+    Exists {
+        /// Its name.
+        topic: String,
+    },
+    /// Retry and dead-letter topics are changed only through their group.
+    #[error("{topic} is a retry or dead-letter topic and is changed only through its group")]
+    Derived {
+        /// Its name.
+        topic: String,
+        /// Of the group; empty if there is none.
+        group: String,
+    },
+    /// Beyond the log.
+    #[error("offset {offset} is outside {earliest} to {latest}")]
+    OffsetOutOfRange {
+        /// As asked.
+        offset: i64,
+        /// Log start.
+        earliest: Offset,
+        /// One past the last visible record.
+        latest: Offset,
+    },
+    /// A dead-letter topic of it still holds records.
+    #[error("dead-letter topic {queue} still holds {depth} records")]
+    DeadLettersNotEmpty {
+        /// Its name.
+        queue: String,
+        /// Records in it.
+        depth: u64,
+    },
+}
+
+/// Why a call on a group was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GroupRefusal {
+    /// No such group.
+    #[error("there is no group {group}")]
+    NotFound {
+        /// Its name.
+        group: String,
+    },
+    /// The name is taken.
+    #[error("there is a group {group} already")]
+    Exists {
+        /// Its name.
+        group: String,
+    },
+    /// It has live members or leases.
+    #[error("group {group} has {members} live members or open leases")]
+    NotEmpty {
+        /// Its name.
+        group: String,
+        /// Live ones.
+        members: u32,
+    },
+    /// The member was replaced, or its generation is over.
+    #[error("the member was replaced or its generation is over; the present one is {generation}")]
+    MemberFenced {
+        /// The present one.
+        generation: u64,
+    },
+    /// Lower than what is committed.
+    #[error("offset {got} is below the committed {committed}; use ResetOffsets to move back")]
+    OffsetMovesBack {
+        /// The low watermark.
+        committed: Offset,
+        /// As asked.
+        got: Offset,
+    },
+    /// A new group needs topics.
+    #[error("group {group} is new: name the topics that it shall read")]
+    TopicsMissing {
+        /// Its name.
+        group: String,
+    },
+    /// The topic is not one of the group's.
+    #[error("topic {topic} is not one of group {group}")]
+    TopicNotOfGroup {
+        /// Its name.
+        group: String,
+        /// Its name.
+        topic: String,
+    },
+    /// A record of the lease was lost.
+    #[error("the lease of offset {offset} was lost")]
+    LeaseLost {
+        /// The first one lost.
+        offset: Offset,
+    },
+}
+
+/// A limit on how many there may be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there are {current} {what} already, at most {limit} are allowed")]
+pub struct QuotaRefusal {
+    /// As in the config key below `limits.`, for example `topics`.
+    pub what: &'static str,
+    /// The most allowed.
+    pub limit: u64,
+    /// How many there are.
+    pub current: u64,
+}
+
+/// Why a call got no answer from the core.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// It was refused; nothing changed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The core's bounded queue stayed full; nothing changed.
+    #[error("the broker is busy: {limit_bytes} bytes of requests wait already")]
+    Busy {
+        /// Of the queue.
+        limit_bytes: u64,
+        /// When to come back.
+        retry_after: Duration,
+    },
+    /// The volume is filled up to its reserve; nothing changed.
+    #[error("the disk has {free_bytes} bytes free, {reserve_bytes} are kept in reserve")]
+    DiskReserve {
+        /// Free now.
+        free_bytes: u64,
+        /// Kept free.
+        reserve_bytes: u64,
+    },
+    /// The broker is stopping; nothing changed.
+    #[error("the broker is stopping")]
+    Draining,
+    /// A write or sync failed: whether the change will be there after a restart is unknown.
+    #[error("the broker could not reach its disk and has stopped; the outcome is unknown")]
+    Fenced,
+}
+
