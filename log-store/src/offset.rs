@@ -15,7 +15,11 @@ impl Offset {
 
     /// An offset, or nothing when `value` is above [`Offset::MAX`].
     pub const fn new(value: u64) -> Option<Self> {
-        if value <= Self::MAX.0 { Some(Self(value)) } else { None }
+        if value <= Self::MAX.0 {
+            Some(Self(value))
+        } else {
+            None
+        }
     }
 
     /// An offset from a signed field, or nothing when it is negative.
@@ -37,7 +41,11 @@ impl Offset {
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {
         let sum = self.0.saturating_add(count);
-        if sum > Self::MAX.0 { Self::MAX } else { Self(sum) }
+        if sum > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Self(sum)
+        }
     }
 
     /// The offset `count` records before; stays at 0.
