@@ -148,7 +148,14 @@ fn read_table(
                 read_table(file, &section, inner, values)?;
             }
             DeValue::Table(inner) => return Err(unknown_section(place, &section, inner)),
-            _ => set(values, &path, scalar_text(value), Source::File, place)?,
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_) => {
+                set(values, &path, scalar_text(value), Source::File, place)?;
+            }
         }
     }
     Ok(())
@@ -188,7 +195,12 @@ fn scalar_text(value: &Spanned<DeValue<'_>>) -> String {
 }
 
 fn place(file: &FileText, position: usize) -> String {
-    let before = file.text.as_bytes().get(..position).unwrap_or_default();
-    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = file
+        .text
+        .get(..position)
+        .unwrap_or_default()
+        .matches('\n')
+        .count()
+        + 1;
     format!("{}:{line}", file.name)
 }

@@ -49,15 +49,12 @@ fn the_defaults_are_the_documented_ones() {
         }
     );
     assert_eq!(config.checkpoint.wal_bytes, 256 << 20);
-    assert_eq!(config.checkpoint.interval, Duration::from_secs(60));
-    assert_eq!(config.retention.check_interval, Duration::from_secs(60));
-    assert_eq!(config.topics.unlink_delay, Duration::from_secs(60));
+    assert_eq!(config.checkpoint.interval, Duration::from_mins(1));
+    assert_eq!(config.retention.check_interval, Duration::from_mins(1));
+    assert_eq!(config.topics.unlink_delay, Duration::from_mins(1));
     assert_eq!(config.disk.reserve, DiskReserve::Auto);
-    assert_eq!(
-        config.groups.offset_retention,
-        Duration::from_secs(7 * 86_400)
-    );
-    assert_eq!(config.producers.expiry, Duration::from_secs(7 * 86_400));
+    assert_eq!(config.groups.offset_retention, Duration::from_hours(7 * 24));
+    assert_eq!(config.producers.expiry, Duration::from_hours(7 * 24));
     assert_eq!(config.limits.request_bytes, 16 << 20);
     assert_eq!(
         (config.limits.topics, config.limits.partitions),

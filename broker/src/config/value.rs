@@ -299,7 +299,7 @@ pub(super) fn show_bytes(bytes: u64) -> String {
         (1 << 10, "KiB"),
     ];
     for (unit_bytes, unit) in UNITS {
-        if bytes >= unit_bytes && bytes % unit_bytes == 0 {
+        if bytes >= unit_bytes && bytes.is_multiple_of(unit_bytes) {
             return format!("{} {unit}", bytes / unit_bytes);
         }
     }
