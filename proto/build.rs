@@ -1,5 +1,10 @@
 //! Compiles the `.proto` files without protoc: messages, clients and the descriptor set.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a build script writes to OUT_DIR"
+)]
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -18,7 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("varvelog_descriptor.bin"), set.encode_to_vec())?;
     write_sources(root, &files, &out)?;
-    tonic_prost_build::configure().build_server(true).bytes(".").compile_fds(set)?;
+    tonic_prost_build::configure()
+        .build_server(true)
+        .bytes(".")
+        .compile_fds(set)?;
     Ok(())
 }
 
@@ -27,7 +35,10 @@ fn find_protos(dir: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             find_protos(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "proto") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "proto")
+        {
             found.push(path);
         }
     }
@@ -35,13 +46,19 @@ fn find_protos(dir: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 /// A table of (path below the include root, text), for programs that write the contract out.
-fn write_sources(root: &Path, files: &[PathBuf], out: &Path) -> io::Result<()> {
+fn write_sources(
+    root: &Path,
+    files: &[PathBuf],
+    out: &Path,
+) -> Result<(), Box<dyn std::error::Error>> {
     let mut table = String::from("&[\n");
     for file in files {
         let relative = file.strip_prefix(root).unwrap_or(file).display();
         let absolute = fs::canonicalize(file)?;
-        table.push_str(&format!("    ({:?}, include_str!({absolute:?})),\n", relative.to_string()));
+        let (relative, absolute) = (relative.to_string(), absolute.display().to_string());
+        writeln!(table, "    ({relative:?}, include_str!({absolute:?})),")?;
     }
     table.push_str("]\n");
-    fs::write(out.join("varvelog_sources.rs"), table)
+    fs::write(out.join("varvelog_sources.rs"), table)?;
+    Ok(())
 }

@@ -11,8 +11,6 @@ pub mod v1 {
         clippy::pedantic,
         clippy::allow_attributes,
         clippy::allow_attributes_without_reason,
-        clippy::wildcard_enum_match_arm,
-        clippy::map_err_ignore,
         reason = "generated code; its comments are those of the .proto files"
     )]
     tonic::include_proto!("varvelog.v1");
@@ -24,5 +22,4 @@ pub const FILE_DESCRIPTOR_SET: &[u8] =
 
 /// The `.proto` files: path below the include root (for example `varvelog/v1/types.proto`) and
 /// text, by path.
-pub const PROTO_FILES: &[(&str, &str)] =
-    include!(concat!(env!("OUT_DIR"), "/varvelog_sources.rs"));
+pub const PROTO_FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/varvelog_sources.rs"));
