@@ -39,9 +39,11 @@ pub type Transport = InterceptedService<Channel, Credentials>;
 /// ```
 /// use varvelog_client::ConnectionConfig;
 ///
-/// let config = ConnectionConfig::new("localhost:7461").token("s3cret");
-/// assert!(config.open_lazily().is_err(), "opened outside of a runtime or with a bad address");
-/// # let _ = config;
+/// # async fn example() -> Result<(), varvelog_client::ConnectError> {
+/// let connection = ConnectionConfig::new("localhost:7461").token("s3cret").open().await?;
+/// assert_eq!(connection.address(), "localhost:7461");
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone)]
 pub struct ConnectionConfig {
@@ -98,9 +100,13 @@ impl ConnectionConfig {
     /// Connect now. Fails when nobody answers there.
     pub async fn open(&self) -> Result<Connection, ConnectError> {
         let (endpoint, credentials) = self.parts()?;
-        let channel = endpoint.connect().await.map_err(|source| {
-            ConnectError::Unreachable { address: self.address.clone(), source }
-        })?;
+        let channel = endpoint
+            .connect()
+            .await
+            .map_err(|source| ConnectError::Unreachable {
+                address: self.address.clone(),
+                source,
+            })?;
         Ok(self.over(channel, credentials))
     }
 
@@ -143,7 +149,9 @@ pub struct Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 
@@ -218,7 +226,9 @@ pub struct Credentials(Option<MetadataValue<Ascii>>);
 
 impl Credentials {
     fn parse(token: Option<&str>) -> Result<Self, ConnectError> {
-        let Some(token) = token else { return Ok(Self(None)) };
+        let Some(token) = token else {
+            return Ok(Self(None));
+        };
         match format!("Bearer {token}").parse::<MetadataValue<Ascii>>() {
             Ok(mut value) => {
                 value.set_sensitive(true);
@@ -232,14 +242,20 @@ impl Credentials {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Credentials(hidden)" } else { "Credentials(none)" })
+        f.write_str(if self.0.is_some() {
+            "Credentials(hidden)"
+        } else {
+            "Credentials(none)"
+        })
     }
 }
 
 impl Interceptor for Credentials {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(value) = &self.0 {
-            request.metadata_mut().insert("authorization", value.clone());
+            request
+                .metadata_mut()
+                .insert("authorization", value.clone());
         }
         Ok(request)
     }
@@ -276,13 +292,18 @@ pub enum ConnectError {
 }
 
 fn parse_address(address: &str) -> Result<Uri, ConnectError> {
-    let bad = |problem: String| ConnectError::Address { address: address.to_owned(), problem };
+    let bad = |problem: String| ConnectError::Address {
+        address: address.to_owned(),
+        problem,
+    };
     let text = address.trim();
     let rest = match text.split_once("://") {
         None => text,
         Some(("http", rest)) => rest,
         Some(("https", _)) => {
-            return Err(ConnectError::TlsUnsupported { address: address.to_owned() });
+            return Err(ConnectError::TlsUnsupported {
+                address: address.to_owned(),
+            });
         }
         Some((scheme, _)) => return Err(bad(format!("unknown scheme {scheme:?}"))),
     };
@@ -290,13 +311,20 @@ fn parse_address(address: &str) -> Result<Uri, ConnectError> {
     if rest.is_empty() || rest.contains(['/', '?', '#', '@']) {
         return Err(bad("only a host and a port belong there".to_owned()));
     }
-    let uri: Uri = format!("http://{rest}").parse().map_err(|e| bad(format!("{e}")))?;
+    let uri: Uri = format!("http://{rest}")
+        .parse()
+        .map_err(|e| bad(format!("{e}")))?;
     let host = uri.host().filter(|host| !host.is_empty());
     let host = host.ok_or_else(|| bad("the host is missing".to_owned()))?;
-    if uri.port().is_some() {
+    if uri.port_u16().is_some() {
         return Ok(uri);
     }
-    format!("http://{host}:{PORT_DEFAULT}").parse().map_err(|e| bad(format!("{e}")))
+    if rest != host {
+        return Err(bad("the port is no number from 0 to 65535".to_owned()));
+    }
+    format!("http://{host}:{PORT_DEFAULT}")
+        .parse()
+        .map_err(|e| bad(format!("{e}")))
 }
 
 /// Unwraps an answer, or says what went wrong.
@@ -328,9 +356,21 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_before_dialling() {
-        for given in ["", "http://", "ftp://x:1", "x:y", "http://a/b", "a b", ":7461", "u@h:1"] {
+        for given in [
+            "",
+            "http://",
+            "ftp://x:1",
+            "x:y",
+            "http://a/b",
+            "a b",
+            ":7461",
+            "u@h:1",
+        ] {
             let error = parsed(given).expect_err(given);
-            assert!(matches!(error, ConnectError::Address { .. }), "{given}: {error}");
+            assert!(
+                matches!(error, ConnectError::Address { .. }),
+                "{given}: {error}"
+            );
         }
         let error = parsed("https://broker:7461").expect_err("TLS");
         assert!(matches!(error, ConnectError::TlsUnsupported { .. }));

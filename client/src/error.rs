@@ -206,8 +206,11 @@ impl CallError {
 
 impl From<Status> for CallError {
     fn from(status: Status) -> Self {
-        let mut error =
-            Self::plain(status.code(), status.message().to_owned(), origin_of(&status));
+        let mut error = Self::plain(
+            status.code(),
+            status.message().to_owned(),
+            origin_of(&status),
+        );
         let inner = error.0.as_mut();
         if let Some(info) = status.get_details_error_info()
             && info.domain == ERROR_DOMAIN
@@ -216,7 +219,9 @@ impl From<Status> for CallError {
             inner.reason = info.reason;
             inner.metadata = info.metadata.into_iter().collect();
         }
-        inner.retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
+        inner.retry_after = status
+            .get_details_retry_info()
+            .and_then(|info| info.retry_delay);
         if let Some(bad) = status.get_details_bad_request() {
             let violation = |v: tonic_types::FieldViolation| FieldViolation {
                 field: v.field,
@@ -233,11 +238,17 @@ impl From<Status> for CallError {
 
 impl From<v1::StreamError> for CallError {
     fn from(error: v1::StreamError) -> Self {
-        let origin = if error.reason.is_empty() { Origin::Peer } else { Origin::Broker };
+        let origin = if error.reason.is_empty() {
+            Origin::Peer
+        } else {
+            Origin::Broker
+        };
         let mut call = Self::plain(Code::from_i32(error.code), error.message, origin);
         call.0.reason = error.reason;
         call.0.metadata = error.metadata.into_iter().collect();
-        call.0.retry_after = error.retry_after.and_then(|after| Duration::try_from(after).ok());
+        call.0.retry_after = error
+            .retry_after
+            .and_then(|after| Duration::try_from(after).ok());
         call
     }
 }
@@ -259,7 +270,11 @@ fn origin_of(status: &Status) -> Origin {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let message = if self.0.message.is_empty() { "no text" } else { &self.0.message };
+        let message = if self.0.message.is_empty() {
+            "no text"
+        } else {
+            &self.0.message
+        };
         match self.reason() {
             Some(reason) => write!(f, "{message} ({:?}, {reason})", self.0.code),
             None => write!(f, "{message} ({:?})", self.0.code),
@@ -275,7 +290,10 @@ impl fmt::Debug for CallError {
 
 impl StdError for CallError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_ref().map(|status| status.as_ref() as &(dyn StdError + 'static))
+        self.0
+            .source
+            .as_ref()
+            .map(|status| status.as_ref() as &(dyn StdError + 'static))
     }
 }
 

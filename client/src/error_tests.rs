@@ -68,14 +68,21 @@ fn resource_exhausted_is_retryable_only_with_a_time() {
     let mut details =
         ErrorDetails::with_error_info("BROKER_BUSY", ERROR_DOMAIN, [("limit".into(), "7".into())]);
     details.set_retry_info(Some(Duration::from_millis(250)));
-    let error = CallError::from(Status::with_error_details(Code::ResourceExhausted, "x", details));
+    let error = CallError::from(Status::with_error_details(
+        Code::ResourceExhausted,
+        "x",
+        details,
+    ));
     assert!(error.is_retryable() && !error.may_have_applied());
     assert_eq!(error.retry_after(), Some(Duration::from_millis(250)));
     assert_eq!(error.metadata_number("limit"), Some(7));
     let stream = CallError::from(v1::StreamError {
         code: Code::ResourceExhausted as i32,
         reason: "BROKER_BUSY".to_owned(),
-        retry_after: Some(prost_types::Duration { seconds: 2, nanos: 0 }),
+        retry_after: Some(prost_types::Duration {
+            seconds: 2,
+            nanos: 0,
+        }),
         ..Default::default()
     });
     assert!(stream.is_retryable());
@@ -96,7 +103,11 @@ fn a_bare_status_leaves_open_what_happened_unless_its_code_says() {
     ] {
         let error = CallError::from(Status::new(code, ""));
         assert_eq!(error.reason(), None);
-        assert_eq!((error.is_retryable(), error.may_have_applied()), (retryable, applied), "{code}");
+        assert_eq!(
+            (error.is_retryable(), error.may_have_applied()),
+            (retryable, applied),
+            "{code}"
+        );
     }
 }
 
@@ -111,13 +122,17 @@ fn reasons_of_other_domains_are_not_taken_for_the_brokers() {
 fn details_that_do_not_decode_leave_the_status() {
     let status = Status::with_details(Code::NotFound, "gone", bytes::Bytes::from_static(b"\xff"));
     let error = CallError::from(status);
-    assert_eq!((error.code(), error.message(), error.reason()), (Code::NotFound, "gone", None));
+    assert_eq!(
+        (error.code(), error.message(), error.reason()),
+        (Code::NotFound, "gone", None)
+    );
 }
 
 #[test]
 fn refused_fields_are_named() {
     let mut details = ErrorDetails::new();
-    details.set_bad_request(BadRequest::with_violation("records[3].key", "too long").field_violations);
+    details
+        .set_bad_request(BadRequest::with_violation("records[3].key", "too long").field_violations);
     let status = Status::with_error_details(Code::InvalidArgument, "x", details);
     let error = CallError::from(status);
     assert_eq!(error.fields()[0].field, "records[3].key");
@@ -126,8 +141,15 @@ fn refused_fields_are_named() {
 
 #[test]
 fn a_negative_retry_time_counts_as_none() {
-    let mut wire = v1::StreamError { code: 8, reason: "BROKER_BUSY".into(), ..Default::default() };
-    wire.retry_after = Some(prost_types::Duration { seconds: -1, nanos: 0 });
+    let mut wire = v1::StreamError {
+        code: 8,
+        reason: "BROKER_BUSY".into(),
+        ..Default::default()
+    };
+    wire.retry_after = Some(prost_types::Duration {
+        seconds: -1,
+        nanos: 0,
+    });
     let decoded = v1::StreamError::decode(wire.encode_to_vec().as_slice()).expect("round trip");
     assert_eq!(CallError::from(decoded).retry_after(), None);
     assert!(RetryInfo::new(None).retry_delay.is_none());
@@ -135,8 +157,13 @@ fn a_negative_retry_time_counts_as_none() {
 
 #[tokio::test]
 async fn a_refused_connection_never_applied_anything() {
-    let connection = crate::ConnectionConfig::new("127.0.0.1:1").open_lazily().expect("lazy");
-    let error = crate::Admin::new(&connection).info().await.expect_err("nobody listens");
+    let connection = crate::ConnectionConfig::new("127.0.0.1:1")
+        .open_lazily()
+        .expect("lazy");
+    let error = crate::Admin::new(&connection)
+        .info()
+        .await
+        .expect_err("nobody listens");
     assert_eq!(error.code(), Code::Unavailable);
     assert!(error.is_retryable());
     assert!(!error.may_have_applied());

@@ -26,12 +26,18 @@ pub struct Record {
 impl Record {
     /// A record with a value. Key, value and headers together: 1 MiB unless the topic takes more.
     pub fn new(value: impl Into<Bytes>) -> Self {
-        Self { value: Some(value.into()), ..Self::default() }
+        Self {
+            value: Some(value.into()),
+            ..Self::default()
+        }
     }
 
     /// A record without a value: it says that what the key names is gone.
     pub fn tombstone(key: impl Into<Bytes>) -> Self {
-        Self { key: Some(key.into()), ..Self::default() }
+        Self {
+            key: Some(key.into()),
+            ..Self::default()
+        }
     }
 
     /// Records of one key keep their order. At most 64 KiB; empty is a key.
@@ -76,8 +82,11 @@ impl Record {
     /// What it takes of a producer's buffer: contents and a fixed share for bookkeeping.
     pub fn buffer_bytes(&self) -> usize {
         let length = |part: &Option<Bytes>| part.as_ref().map_or(0, Bytes::len);
-        let headers: usize =
-            self.headers.iter().map(|(name, value)| name.len() + length(value) + 16).sum();
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + length(value) + 16)
+            .sum();
         length(&self.key) + length(&self.value) + headers + OVERHEAD_BYTES
     }
 }
@@ -110,14 +119,20 @@ impl ReadRecord {
     /// The last value of a header.
     pub fn header(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
         let name = name.as_ref();
-        let found = self.headers.iter().rev().find(|(given, _)| given.as_ref() == name);
+        let found = self
+            .headers
+            .iter()
+            .rev()
+            .find(|(given, _)| given.as_ref() == name);
         found.and_then(|(_, value)| value.as_deref())
     }
 }
 
 impl From<v1::Record> for ReadRecord {
     fn from(record: v1::Record) -> Self {
-        let omitted = record.value_omitted.then(|| record.value_bytes.unsigned_abs());
+        let omitted = record
+            .value_omitted
+            .then(|| record.value_bytes.unsigned_abs());
         Self {
             offset: record.offset,
             key: record.key,
@@ -171,16 +186,26 @@ mod tests {
     #[test]
     fn the_last_of_repeated_headers_is_shown() {
         let header = |value: &'static str| {
-            (Bytes::from_static(b"h"), Some(Bytes::from_static(value.as_bytes())))
+            (
+                Bytes::from_static(b"h"),
+                Some(Bytes::from_static(value.as_bytes())),
+            )
         };
-        let record = ReadRecord { headers: vec![header("a"), header("b")], ..Default::default() };
+        let record = ReadRecord {
+            headers: vec![header("a"), header("b")],
+            ..Default::default()
+        };
         assert_eq!(record.header("h"), Some(&b"b"[..]));
         assert_eq!(record.header("x"), None);
     }
 
     #[test]
     fn an_omitted_value_is_no_tombstone() {
-        let wire = v1::Record { value_omitted: true, value_bytes: 9, ..Default::default() };
+        let wire = v1::Record {
+            value_omitted: true,
+            value_bytes: 9,
+            ..Default::default()
+        };
         let record = ReadRecord::from(wire);
         assert_eq!((record.value, record.value_omitted_bytes), (None, Some(9)));
     }

@@ -26,7 +26,10 @@ pub struct BackoffConfig {
 
 impl Default for BackoffConfig {
     fn default() -> Self {
-        Self { base: Duration::from_millis(100), max: Duration::from_secs(1) }
+        Self {
+            base: Duration::from_millis(100),
+            max: Duration::from_secs(1),
+        }
     }
 }
 
@@ -34,14 +37,22 @@ impl BackoffConfig {
     /// The waits, one after the other, without end. `dice` gives a number from 0 to 1; what lies
     /// outside counts as the nearer bound.
     pub fn delays<D: FnMut() -> f64>(self, dice: D) -> Delays<D> {
-        Delays { config: self, attempt: 0, dice }
+        Delays {
+            config: self,
+            attempt: 0,
+            dice,
+        }
     }
 
     /// The wait before try `attempt` (from 0), for a draw from 0 to 1.
     pub fn delay(self, attempt: u32, draw: f64) -> Duration {
         let factor = 2_u32.saturating_pow(attempt.min(31));
         let whole = self.base.saturating_mul(factor).min(self.max);
-        let draw = if draw.is_finite() { draw.clamp(0.0, 1.0) } else { 1.0 };
+        let draw = if draw.is_finite() {
+            draw.clamp(0.0, 1.0)
+        } else {
+            1.0
+        };
         whole / 2 + (whole / 2).mul_f64(draw)
     }
 }
@@ -85,7 +96,11 @@ mod tests {
     #[test]
     fn waits_double_up_to_the_maximum() {
         let config = BackoffConfig::default();
-        let waits: Vec<_> = config.delays(|| 1.0).take(6).map(|wait| wait.as_millis()).collect();
+        let waits: Vec<_> = config
+            .delays(|| 1.0)
+            .take(6)
+            .map(|wait| wait.as_millis())
+            .collect();
         assert_eq!(waits, [100, 200, 400, 800, 1000, 1000]);
     }
 

@@ -23,7 +23,9 @@ impl Admin {
         &self,
         prefix: impl Into<String>,
     ) -> Result<Vec<v1::ConfigEntry>, CallError> {
-        let request = self.connection.request(v1::GetConfigRequest { prefix: prefix.into() });
+        let request = self.connection.request(v1::GetConfigRequest {
+            prefix: prefix.into(),
+        });
         Ok(answer(self.connection.cluster().get_config(request).await)?.entries)
     }
 
@@ -38,8 +40,11 @@ impl Admin {
     pub async fn watch_overview(
         &self,
         interval: Option<Duration>,
-    ) -> Result<impl Stream<Item = Result<v1::WatchOverviewResponse, CallError>> + use<>, CallError> {
-        let watch = v1::WatchOverviewRequest { interval: interval.map(duration) };
+    ) -> Result<impl Stream<Item = Result<v1::WatchOverviewResponse, CallError>> + use<>, CallError>
+    {
+        let watch = v1::WatchOverviewRequest {
+            interval: interval.map(duration),
+        };
         let stream = answer(self.connection.cluster().watch_overview(watch).await)?;
         Ok(stream.map_err(CallError::from))
     }
@@ -48,7 +53,8 @@ impl Admin {
     /// says `complete` is no backup.
     pub async fn export_backup(
         &self,
-    ) -> Result<impl Stream<Item = Result<v1::ExportBackupResponse, CallError>> + use<>, CallError> {
+    ) -> Result<impl Stream<Item = Result<v1::ExportBackupResponse, CallError>> + use<>, CallError>
+    {
         let export = v1::ExportBackupRequest {};
         let stream = answer(self.connection.cluster().export_backup(export).await)?;
         Ok(stream.map_err(CallError::from))

@@ -23,7 +23,12 @@ impl Shift {
             Self::To(position) => (Some(position.into()), 0),
             Self::By(records) => (None, records),
         };
-        v1::ResetOffsetsRequest { group: group.into(), to, shift_by, ..Default::default() }
+        v1::ResetOffsetsRequest {
+            group: group.into(),
+            to,
+            shift_by,
+            ..Default::default()
+        }
     }
 }
 
@@ -40,7 +45,9 @@ impl Admin {
 
     /// One group with members, lags and stalls.
     pub async fn group(&self, name: impl Into<String>) -> Result<v1::Group, CallError> {
-        let request = self.connection.request(v1::GetGroupRequest { name: name.into() });
+        let request = self
+            .connection
+            .request(v1::GetGroupRequest { name: name.into() });
         let response = answer(self.connection.group_admin().get_group(request).await)?;
         Ok(response.group.unwrap_or_default())
     }
@@ -69,7 +76,12 @@ impl Admin {
         &self,
         page: v1::ListGroupsRequest,
     ) -> Result<v1::ListGroupsResponse, CallError> {
-        answer(self.connection.group_admin().list_groups(self.connection.request(page)).await)
+        answer(
+            self.connection
+                .group_admin()
+                .list_groups(self.connection.request(page))
+                .await,
+        )
     }
 
     /// Change a group's settings.
@@ -102,7 +114,12 @@ impl Admin {
         &self,
         page: v1::ListRetriesRequest,
     ) -> Result<v1::ListRetriesResponse, CallError> {
-        answer(self.connection.group_admin().list_retries(self.connection.request(page)).await)
+        answer(
+            self.connection
+                .group_admin()
+                .list_retries(self.connection.request(page))
+                .await,
+        )
     }
 
     /// Make waiting retries due at once; answers how many.
@@ -112,19 +129,13 @@ impl Admin {
     }
 
     /// Settle records by hand; answers how many.
-    pub async fn settle_records(
-        &self,
-        settle: v1::SettleRecordsRequest,
-    ) -> Result<i64, CallError> {
+    pub async fn settle_records(&self, settle: v1::SettleRecordsRequest) -> Result<i64, CallError> {
         let request = self.connection.request(settle);
         Ok(answer(self.connection.group_admin().settle_records(request).await)?.settled)
     }
 
     /// Set positions for a program that keeps its own loop over fetches.
-    pub async fn commit_offsets(
-        &self,
-        commit: v1::CommitOffsetsRequest,
-    ) -> Result<(), CallError> {
+    pub async fn commit_offsets(&self, commit: v1::CommitOffsetsRequest) -> Result<(), CallError> {
         let request = self.connection.request(commit);
         answer(self.connection.group().commit_offsets(request).await).map(drop)
     }
@@ -135,9 +146,10 @@ impl Admin {
         group: impl Into<String>,
         topic: impl Into<String>,
     ) -> Result<Vec<v1::OffsetCommit>, CallError> {
-        let request = self
-            .connection
-            .request(v1::GetOffsetsRequest { group: group.into(), topic: topic.into() });
+        let request = self.connection.request(v1::GetOffsetsRequest {
+            group: group.into(),
+            topic: topic.into(),
+        });
         Ok(answer(self.connection.group().get_offsets(request).await)?.offsets)
     }
 }

@@ -28,7 +28,9 @@ pub struct Admin {
 impl Admin {
     /// Through this connection.
     pub fn new(connection: &Connection) -> Self {
-        Self { connection: connection.clone() }
+        Self {
+            connection: connection.clone(),
+        }
     }
 
     /// The connection it goes through.

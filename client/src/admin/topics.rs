@@ -30,7 +30,10 @@ pub struct NewTopic {
 impl NewTopic {
     /// 1 to 249 of `[A-Za-z0-9._-]`, not ending in `.retry` or `.dlq`. One partition unless said.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..Self::default() }
+        Self {
+            name: name.into(),
+            ..Self::default()
+        }
     }
 
     /// How many partitions: 1 to 10,000.
@@ -87,8 +90,10 @@ impl From<NewTopic> for v1::CreateTopicRequest {
 
 /// Longer than protobuf can say becomes the longest it can; the broker refuses either.
 pub(crate) fn duration(span: Duration) -> prost_types::Duration {
-    prost_types::Duration::try_from(span)
-        .unwrap_or(prost_types::Duration { seconds: i64::MAX, nanos: 0 })
+    prost_types::Duration::try_from(span).unwrap_or(prost_types::Duration {
+        seconds: i64::MAX,
+        nanos: 0,
+    })
 }
 
 impl Admin {
@@ -104,7 +109,9 @@ impl Admin {
 
     /// One topic with its partitions.
     pub async fn topic(&self, name: impl Into<String>) -> Result<v1::Topic, CallError> {
-        let request = self.connection.request(v1::GetTopicRequest { name: name.into() });
+        let request = self
+            .connection
+            .request(v1::GetTopicRequest { name: name.into() });
         let response = answer(self.connection.topics().get_topic(request).await)?;
         Ok(response.topic.unwrap_or_default())
     }
@@ -138,7 +145,12 @@ impl Admin {
         &self,
         page: v1::ListTopicsRequest,
     ) -> Result<v1::ListTopicsResponse, CallError> {
-        answer(self.connection.topics().list_topics(self.connection.request(page)).await)
+        answer(
+            self.connection
+                .topics()
+                .list_topics(self.connection.request(page))
+                .await,
+        )
     }
 
     /// Change a topic's settings.
@@ -162,10 +174,7 @@ impl Admin {
     }
 
     /// Move a partition's log start up; answers where it is.
-    pub async fn delete_records(
-        &self,
-        delete: v1::DeleteRecordsRequest,
-    ) -> Result<i64, CallError> {
+    pub async fn delete_records(&self, delete: v1::DeleteRecordsRequest) -> Result<i64, CallError> {
         let request = self.connection.request(delete);
         let response = answer(self.connection.topics().delete_records(request).await)?;
         Ok(response.earliest_offset)
@@ -199,6 +208,11 @@ impl Admin {
         &self,
         produce: v1::ProduceRequest,
     ) -> Result<v1::ProduceResponse, CallError> {
-        answer(self.connection.log().produce(self.connection.request(produce)).await)
+        answer(
+            self.connection
+                .log()
+                .produce(self.connection.request(produce))
+                .await,
+        )
     }
 }
