@@ -1,1 +1,32 @@
-//! To come.
+//! The record batch: Kafka's format, magic 2, to the byte (`FORMAT.md`, "Record batch").
+//!
+//! Nothing outside this folder knows its layout. [`BatchBuilder`] writes a batch, [`Records`]
+//! reads one, [`validate`] judges one that a producer sent, and [`stamp`] fills in the two fields
+//! that the checksum leaves out. Uncompressed batches are read where they lie; compressed ones are
+//! decompressed once, and never beyond a bound that the caller gives.
+
+mod builder;
+mod codec;
+mod error;
+mod header;
+#[cfg(test)]
+mod interop_tests;
+mod partitioner;
+mod record;
+mod records;
+#[cfg(test)]
+mod samples;
+mod validate;
+mod varint;
+
+pub use builder::BatchBuilder;
+pub use codec::Codec;
+pub use error::{BatchError, RecordFault};
+pub use header::{
+    BatchHeader, HEADER_BYTES, ProducerStamp, STAMP_BYTES, read_header, stamp, stamped_head,
+    verify_crc,
+};
+pub use partitioner::partition_for_key;
+pub use record::{HeaderIter, Headers, RecordRef};
+pub use records::{RecordIter, Records};
+pub use validate::{BatchRules, validate};
