@@ -1,1 +1,263 @@
-//! To come.
+//! Who a data folder is, whether it was left cleanly, and that one process at a time uses it.
+//!
+//! - The identity is made once, durably, before anything else in the folder. A folder that holds
+//!   data and has no identity is refused: it is not new.
+//! - The mark of a clean stop is taken, durably, before the log is written again. So while it is
+//!   there, it is true.
+
+use std::fs::{File as StdFile, TryLockError};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::fs::{Dir, open_lock_file, read_whole, replace_file};
+use crate::layout::{CHECKPOINTS, CLEAN, IDENTITY, LOCK, PARTITIONS, WAL};
+use crate::{FolderId, Sequence};
+
+const IDENTITY_MAGIC: [u8; 8] = *b"VARVFLDR";
+const IDENTITY_BYTES: usize = 72;
+const CLEAN_MAGIC: [u8; 8] = *b"VARVCLEN";
+const CLEAN_BYTES: usize = 28;
+const VERSION: u32 = 1;
+/// No file of this module is longer.
+const FILE_BYTES_MAX: u64 = 4096;
+
+/// Who a data folder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The folder: random, and in the header of each of its files.
+    pub folder: FolderId,
+    /// The cluster that it belongs to: a UUID.
+    pub cluster: [u8; 16],
+    /// The node whose folder it is: a UUID.
+    pub node: [u8; 16],
+    /// Which features may have been used in it.
+    pub feature_level: u32,
+}
+
+/// Why a data folder's identity or its mark cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The disk failed.
+    #[error("cannot {action} the file {file}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        file: &'static str,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The identity is damaged.
+    #[error("the file {IDENTITY} is damaged: {what}")]
+    Corrupt {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The folder is of another release.
+    #[error("the data folder has format version {found}; this release reads version {VERSION}")]
+    Version {
+        /// What was found.
+        found: u32,
+    },
+    /// There is data, but no identity.
+    #[error("the data folder holds {found}/ with files in it, but no file {IDENTITY}")]
+    Lost {
+        /// A folder that holds data.
+        found: &'static str,
+    },
+}
+
+/// Reads the identity of the data folder `dir`, or makes `fresh` its identity when it is new.
+pub fn open_or_create(dir: &Arc<dyn Dir>, fresh: Identity) -> Result<Identity, IdentityError> {
+    let failed = |action| {
+        move |source| IdentityError::Io {
+            action,
+            file: IDENTITY,
+            source,
+        }
+    };
+    let file = match dir.open(IDENTITY) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            refuse_data(dir)?;
+            replace_file(dir.as_ref(), IDENTITY, &encode(&fresh)).map_err(failed("write"))?;
+            return Ok(fresh);
+        }
+        Err(error) => return Err(failed("open")(error)),
+    };
+    let bytes = match read_whole(file.as_ref(), FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            return Err(IdentityError::Corrupt {
+                what: "it is too long",
+            });
+        }
+        Err(error) => return Err(failed("read")(error)),
+    };
+    let identity = decode(&bytes)?;
+    // A start that was cut short may have left the name unsettled.
+    dir.sync().map_err(failed("settle"))?;
+    Ok(identity)
+}
+
+fn refuse_data(dir: &Arc<dyn Dir>) -> Result<(), IdentityError> {
+    for folder in [WAL, CHECKPOINTS, PARTITIONS] {
+        let names = match dir.open_dir(folder).and_then(|inner| inner.list()) {
+            Ok(names) => names,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => {
+                return Err(IdentityError::Io {
+                    action: "look beside",
+                    file: IDENTITY,
+                    source,
+                });
+            }
+        };
+        if !names.is_empty() {
+            return Err(IdentityError::Lost { found: folder });
+        }
+    }
+    Ok(())
+}
+
+fn encode(identity: &Identity) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(IDENTITY_BYTES);
+    bytes.extend_from_slice(&IDENTITY_MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&0_u32.to_le_bytes());
+    bytes.extend_from_slice(&identity.folder.0);
+    bytes.extend_from_slice(&identity.cluster);
+    bytes.extend_from_slice(&identity.node);
+    bytes.extend_from_slice(&identity.feature_level.to_le_bytes());
+    seal(bytes)
+}
+
+fn decode(bytes: &[u8]) -> Result<Identity, IdentityError> {
+    let corrupt = |what| IdentityError::Corrupt { what };
+    if !bytes.starts_with(&IDENTITY_MAGIC) {
+        return Err(corrupt("it does not begin as an identity does"));
+    }
+    let content = unseal(bytes).ok_or(corrupt("its checksum is wrong"))?;
+    let version = number(content, 8).ok_or(corrupt("it is too short"))?;
+    if version != VERSION {
+        return Err(IdentityError::Version { found: version });
+    }
+    if bytes.len() != IDENTITY_BYTES || number(content, 12) != Some(0) {
+        return Err(corrupt("its length or its flags are wrong"));
+    }
+    let read = || {
+        Some(Identity {
+            folder: FolderId(id(content, 16)?),
+            cluster: id(content, 32)?,
+            node: id(content, 48)?,
+            feature_level: number(content, 64)?,
+        })
+    };
+    read().ok_or(corrupt("it is too short"))
+}
+
+/// Notes, durably, that the log ends after `sequence`, that all up to it is on disk, and that no
+/// more will be written before [`take_clean_mark`].
+pub fn write_clean_mark(dir: &Arc<dyn Dir>, sequence: Sequence) -> Result<(), IdentityError> {
+    let mut bytes = Vec::with_capacity(CLEAN_BYTES);
+    bytes.extend_from_slice(&CLEAN_MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&0_u32.to_le_bytes());
+    bytes.extend_from_slice(&sequence.get().to_le_bytes());
+    replace_file(dir.as_ref(), CLEAN, &seal(bytes)).map_err(|source| IdentityError::Io {
+        action: "write",
+        file: CLEAN,
+        source,
+    })
+}
+
+/// Takes the mark of a clean stop away, durably, and tells where the log ended. Nothing when
+/// there is none, or none that can be believed.
+pub fn take_clean_mark(dir: &Arc<dyn Dir>) -> Result<Option<Sequence>, IdentityError> {
+    let take = || {
+        let file = match dir.open(CLEAN) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mark = match read_whole(file.as_ref(), FILE_BYTES_MAX) {
+            Ok(bytes) => decode_clean_mark(&bytes),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => None,
+            Err(error) => return Err(error),
+        };
+        dir.remove(CLEAN)?;
+        dir.sync()?;
+        Ok(mark)
+    };
+    take().map_err(|source| IdentityError::Io {
+        action: "take",
+        file: CLEAN,
+        source,
+    })
+}
+
+fn decode_clean_mark(bytes: &[u8]) -> Option<Sequence> {
+    let content = unseal(bytes).filter(|_| bytes.len() == CLEAN_BYTES)?;
+    let known = content.starts_with(&CLEAN_MAGIC)
+        && number(content, 8)? == VERSION
+        && number(content, 12)? == 0;
+    let sequence = content
+        .get(16..24)?
+        .try_into()
+        .ok()
+        .map(u64::from_le_bytes)?;
+    known.then_some(Sequence::new(sequence))
+}
+
+/// Appends the checksum of all before it.
+fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
+    let checksum = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// What [`seal`] was given, if the checksum is right.
+fn unseal(bytes: &[u8]) -> Option<&[u8]> {
+    let (content, checksum) = bytes.split_last_chunk::<4>()?;
+    (crc32fast::hash(content) == u32::from_le_bytes(*checksum)).then_some(content)
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn id(bytes: &[u8], at: usize) -> Option<[u8; 16]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// Held while a process uses a data folder; it ends with the process whatever happens.
+#[derive(Debug)]
+pub struct FolderLock {
+    _file: StdFile,
+}
+
+/// Why a data folder cannot be had for oneself.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process uses it.
+    #[error("another process uses this data folder")]
+    Held,
+    /// The disk failed.
+    #[error("cannot lock the data folder")]
+    Io(#[source] io::Error),
+}
+
+/// Takes the data folder at `path` for this process alone; makes the folder when it is not there.
+pub fn lock_folder(path: &Path) -> Result<FolderLock, LockError> {
+    let file = open_lock_file(path, LOCK).map_err(LockError::Io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(FolderLock { _file: file }),
+        Err(TryLockError::WouldBlock) => Err(LockError::Held),
+        Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
+    }
+}
+
+#[cfg(test)]
+#[path = "identity_tests.rs"]
+mod tests;

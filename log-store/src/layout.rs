@@ -1,12 +1,19 @@
 //! The only place that formats or parses the name of a file or folder.
 //!
 //! ```text
+//! identity                                                   who this folder is
+//! lock                                                       locked while a process uses it
+//! clean                                                      there after a clean stop only
+//! wal/<20 digits>.wal                                        in use, or ready to be used next
+//!     <20 digits>.spare                                      kept to be used again
+//!     <20 digits>.torn                                       what a start cut off that file
 //! partitions/<topic uuid>-<partition>/<20 digits>.log        segment, named by its first offset
 //!                                     <20 digits>.index      its offset index
 //!                                     <20 digits>.timeindex  its time index
 //! checkpoints/<20 digits>.ckpt                               named by its sequence
 //! ```
-//! A file that is being written under a temporary name has `.tmp` behind its own.
+//!
+//! A name that parses as nothing is not ours, and is left alone. A file that is being written under a temporary name has `.tmp` behind its own.
 
 use crate::offset::{Offset, PartitionId, Sequence, TopicId};
 
@@ -15,6 +22,15 @@ pub const PARTITIONS: &str = "partitions";
 /// Folder of the checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
 
+/// Folder of the write-ahead log.
+pub const WAL: &str = "wal";
+/// Who this data folder is.
+pub const IDENTITY: &str = "identity";
+/// Locked by the process that uses the folder; its content means nothing.
+pub const LOCK: &str = "lock";
+/// There after a clean stop only.
+pub const CLEAN: &str = "clean";
+
 const DIGITS: usize = 20;
 const UUID_CHARS: usize = 36;
 const TMP: &str = ".tmp";
@@ -22,6 +38,39 @@ const LOG: &str = ".log";
 const INDEX: &str = ".index";
 const TIME_INDEX: &str = ".timeindex";
 const CHECKPOINT: &str = ".ckpt";
+const WAL_LOG: &str = ".wal";
+const WAL_SPARE: &str = ".spare";
+const WAL_TORN: &str = ".torn";
+
+/// What a file in the folder of the write-ahead log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WalFile {
+    /// In use, or ready to be used next; holds its number.
+    Log(u64),
+    /// No longer needed, kept to be used again; holds the number that it had.
+    Spare(u64),
+    /// What a start cut off the end of the file with this number.
+    Torn(u64),
+}
+
+impl WalFile {
+    /// Its name.
+    pub fn name(self) -> String {
+        match self {
+            Self::Log(number) => numbered(number, WAL_LOG),
+            Self::Spare(number) => numbered(number, WAL_SPARE),
+            Self::Torn(number) => numbered(number, WAL_TORN),
+        }
+    }
+
+    /// The file with this name, if it is one of the write-ahead log's.
+    pub fn parse(name: &str) -> Option<Self> {
+        let log = || parse_numbered(name, WAL_LOG).map(Self::Log);
+        let spare = || parse_numbered(name, WAL_SPARE).map(Self::Spare);
+        let torn = || parse_numbered(name, WAL_TORN).map(Self::Torn);
+        log().or_else(spare).or_else(torn)
+    }
+}
 
 /// What a file in the folder of a partition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -173,6 +222,22 @@ mod tests {
         ] {
             assert_eq!(parse_partition_folder(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn names_of_the_write_ahead_log_read_back() {
+        for number in [0, 1, u64::MAX] {
+            for file in [
+                WalFile::Log(number),
+                WalFile::Spare(number),
+                WalFile::Torn(number),
+            ] {
+                assert_eq!(WalFile::parse(&file.name()), Some(file));
+                assert_eq!(WalFile::parse(&temporary(&file.name())), None);
+            }
+        }
+        assert_eq!(WalFile::Log(7).name(), "00000000000000000007.wal");
+        assert_eq!(WalFile::parse("7.wal"), None);
     }
 
     #[test]
