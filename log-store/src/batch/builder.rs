@@ -57,37 +57,15 @@ impl BatchBuilder {
         value: Option<&[u8]>,
         headers: impl Iterator<Item = (&'h [u8], Option<&'h [u8]>)> + Clone,
     ) -> Result<(), BatchError> {
-        let record = self.record_count;
-        let offset_delta = i32::try_from(record)
-            .ok()
-            .filter(|_| record < BATCH_RECORDS_MAX);
-        let offset_delta = offset_delta.ok_or(BatchError::Limit {
-            record: None,
-            what: "record count",
-            value: u64::from(record) + 1,
-            max: BATCH_RECORDS_MAX.into(),
-        })?;
+        let place = self.next_place()?;
         let timestamp_ms = timestamp_ms.unwrap_or(NO_TIMESTAMP);
-        let base_timestamp_ms = if record == 0 {
-            timestamp_ms
-        } else {
-            self.base_timestamp_ms
-        };
-        let timestamp_delta = timestamp_ms
-            .checked_sub(base_timestamp_ms)
-            .filter(|_| timestamp_ms >= NO_TIMESTAMP)
-            .ok_or_else(|| {
-                let rule = "must be -1 (none) or more, and near those of the batch";
-                let fault = RecordFault::Field {
-                    field: "timestamp",
-                    value: timestamp_ms,
-                    rule,
-                };
-                BatchError::Record { record, fault }
-            })?;
+        let (base_timestamp_ms, timestamp_delta) = self.anchor(timestamp_ms)?;
 
-        let mut room = Room { used: 0, record };
-        room.take(1 + varint::len64(timestamp_delta) + varint::len32(offset_delta))?;
+        let mut room = Room {
+            used: 0,
+            record: self.record_count,
+        };
+        room.take(1 + varint::len64(timestamp_delta) + varint::len32(place))?;
         let key_length = room.take_bytes(key)?;
         let value_length = room.take_bytes(value)?;
         let mut header_count = 0_i32;
@@ -102,7 +80,7 @@ impl BatchBuilder {
         varint::put32(&mut self.body, room.used);
         self.body.push(0);
         varint::put64(&mut self.body, timestamp_delta);
-        varint::put32(&mut self.body, offset_delta);
+        varint::put32(&mut self.body, place);
         put_bytes(&mut self.body, key_length, key);
         put_bytes(&mut self.body, value_length, value);
         varint::put32(&mut self.body, header_count);
@@ -169,6 +147,44 @@ impl BatchBuilder {
             body.shrink_to_fit();
         }
         Ok(Bytes::from(body))
+    }
+
+    /// The place of the next record, if the batch may have one.
+    #[inline]
+    fn next_place(&self) -> Result<i32, BatchError> {
+        let place = i32::try_from(self.record_count).ok();
+        place
+            .filter(|_| self.record_count < BATCH_RECORDS_MAX)
+            .ok_or(BatchError::Limit {
+                record: None,
+                what: "record count",
+                value: u64::from(self.record_count) + 1,
+                max: BATCH_RECORDS_MAX.into(),
+            })
+    }
+
+    /// What the timestamps count from, which the first one decides, and how far this one is from
+    /// it.
+    #[inline]
+    fn anchor(&self, timestamp_ms: i64) -> Result<(i64, i64), BatchError> {
+        let record = self.record_count;
+        let base = if record == 0 {
+            timestamp_ms
+        } else {
+            self.base_timestamp_ms
+        };
+        let delta = timestamp_ms
+            .checked_sub(base)
+            .filter(|_| timestamp_ms >= NO_TIMESTAMP);
+        delta.map(|delta| (base, delta)).ok_or({
+            let rule = "must be -1 (none) or more, and near those of the batch";
+            let fault = RecordFault::Field {
+                field: "timestamp",
+                value: timestamp_ms,
+                rule,
+            };
+            BatchError::Record { record, fault }
+        })
     }
 }
 

@@ -5,18 +5,33 @@
 //! that the checksum leaves out. Uncompressed batches are read where they lie; compressed ones are
 //! decompressed once, and never beyond a bound that the caller gives.
 
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "the record batch is big-endian by its standard"
+)]
+
 mod builder;
+#[cfg(test)]
+mod builder_tests;
 mod codec;
+#[cfg(test)]
+mod damage_tests;
 mod error;
 mod header;
+#[cfg(test)]
+mod header_tests;
 #[cfg(test)]
 mod interop_tests;
 mod partitioner;
 mod record;
 mod records;
 #[cfg(test)]
+mod records_tests;
+#[cfg(test)]
 mod samples;
 mod validate;
+#[cfg(test)]
+mod validate_tests;
 mod varint;
 
 pub use builder::BatchBuilder;

@@ -8,6 +8,8 @@ mod dispatch;
 mod gzip;
 mod lz4;
 mod snappy;
+#[cfg(test)]
+mod tests;
 mod zstandard;
 
 pub use dispatch::Codec;

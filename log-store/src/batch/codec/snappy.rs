@@ -1,6 +1,5 @@
 //! Snappy: blocks in the framing of snappy-java ("xerial"), which Kafka's Java clients write, or
 //! one raw block, which others write.
-#![expect(clippy::big_endian_bytes, reason = "the framing is big-endian")]
 
 use std::io;
 
