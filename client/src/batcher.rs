@@ -45,7 +45,11 @@ pub(crate) struct Batcher<T> {
 
 impl<T> Batcher<T> {
     pub(crate) fn new(limits: BatchLimits) -> Self {
-        Self { limits, open: BTreeMap::new(), due: BTreeSet::new() }
+        Self {
+            limits,
+            open: BTreeMap::new(),
+            due: BTreeSet::new(),
+        }
     }
 
     /// Add an item of `bytes`; what is full by it goes to `sealed`, in order.
@@ -57,13 +61,21 @@ impl<T> Batcher<T> {
         bytes: usize,
         sealed: &mut Vec<Sealed<T>>,
     ) {
-        if self.open.get(&partition).is_some_and(|open| !self.fits(open, bytes)) {
+        if self
+            .open
+            .get(&partition)
+            .is_some_and(|open| !self.fits(open, bytes))
+        {
             sealed.extend(self.seal(partition));
         }
         let due = now + self.limits.linger;
         let open = self.open.entry(partition).or_insert_with(|| {
             self.due.insert((due, partition));
-            Open { items: Vec::new(), bytes: 0, due }
+            Open {
+                items: Vec::new(),
+                bytes: 0,
+                due,
+            }
         });
         open.items.push(item);
         open.bytes += bytes;
@@ -105,7 +117,11 @@ impl<T> Batcher<T> {
         let open = self.open.remove(&partition)?;
         self.due.remove(&(open.due, partition));
         debug_assert_eq!(self.open.len(), self.due.len());
-        Some(Sealed { partition, items: open.items, bytes: open.bytes })
+        Some(Sealed {
+            partition,
+            items: open.items,
+            bytes: open.bytes,
+        })
     }
 }
 

@@ -4,14 +4,21 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: BatchLimits =
-    BatchLimits { bytes: 100, records: 5, linger: Duration::from_millis(5) };
+const LIMITS: BatchLimits = BatchLimits {
+    bytes: 100,
+    records: 5,
+    linger: Duration::from_millis(5),
+};
 
 fn start() -> Instant {
     crate::clock::now()
 }
 
-fn pushed(batcher: &mut Batcher<u32>, at: Instant, items: &[(u32, u32, usize)]) -> Vec<Sealed<u32>> {
+fn pushed(
+    batcher: &mut Batcher<u32>,
+    at: Instant,
+    items: &[(u32, u32, usize)],
+) -> Vec<Sealed<u32>> {
     let mut sealed = Vec::new();
     for &(partition, item, bytes) in items {
         batcher.push(at, partition, item, bytes, &mut sealed);
@@ -23,10 +30,24 @@ fn pushed(batcher: &mut Batcher<u32>, at: Instant, items: &[(u32, u32, usize)]) 
 fn a_record_that_does_not_fit_seals_the_batch_before_it() {
     let mut batcher = Batcher::new(LIMITS);
     let sealed = pushed(&mut batcher, start(), &[(0, 1, 60), (0, 2, 60)]);
-    assert_eq!(sealed, [Sealed { partition: 0, items: vec![1], bytes: 60 }]);
+    assert_eq!(
+        sealed,
+        [Sealed {
+            partition: 0,
+            items: vec![1],
+            bytes: 60
+        }]
+    );
     let mut rest = Vec::new();
     batcher.take_all(&mut rest);
-    assert_eq!(rest, [Sealed { partition: 0, items: vec![2], bytes: 60 }]);
+    assert_eq!(
+        rest,
+        [Sealed {
+            partition: 0,
+            items: vec![2],
+            bytes: 60
+        }]
+    );
     assert!(batcher.is_empty());
 }
 
@@ -43,7 +64,14 @@ fn a_batch_is_sealed_at_its_most_records() {
     let mut batcher = Batcher::new(LIMITS);
     let items: Vec<_> = (0..7).map(|item| (0, item, 1)).collect();
     let sealed = pushed(&mut batcher, start(), &items);
-    assert_eq!(sealed, [Sealed { partition: 0, items: vec![0, 1, 2, 3, 4], bytes: 5 }]);
+    assert_eq!(
+        sealed,
+        [Sealed {
+            partition: 0,
+            items: vec![0, 1, 2, 3, 4],
+            bytes: 5
+        }]
+    );
 }
 
 #[test]
@@ -56,7 +84,14 @@ fn lingering_counts_from_the_first_record_of_the_batch() {
     batcher.take_due(begin + Duration::from_micros(4_999), &mut sealed);
     assert!(sealed.is_empty());
     batcher.take_due(begin + Duration::from_millis(5), &mut sealed);
-    assert_eq!(sealed, [Sealed { partition: 0, items: vec![1, 2], bytes: 2 }]);
+    assert_eq!(
+        sealed,
+        [Sealed {
+            partition: 0,
+            items: vec![1, 2],
+            bytes: 2
+        }]
+    );
     assert_eq!(batcher.next_due(), None);
 }
 
@@ -78,7 +113,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Nothing open may have lingered, and the next due time is never in the past.
 fn nothing_lingers(batcher: &Batcher<usize>, now: Instant) {
-    assert!(batcher.next_due().is_none_or(|due| due > now && due <= now + LIMITS.linger));
+    assert!(
+        batcher
+            .next_due()
+            .is_none_or(|due| due > now && due <= now + LIMITS.linger)
+    );
 }
 
 fn run(steps: &[Step]) -> (BTreeMap<u32, Vec<usize>>, Vec<Sealed<usize>>) {

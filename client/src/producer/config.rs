@@ -76,11 +76,11 @@ impl Default for ProducerConfig {
             in_flight: 5,
             idempotent: true,
             name: String::new(),
-            delivery_timeout: Duration::from_secs(120),
+            delivery_timeout: Duration::from_mins(2),
             request_timeout: Duration::from_secs(30),
-            max_block: Duration::from_secs(60),
+            max_block: Duration::from_mins(1),
             backoff: BackoffConfig::default(),
-            partitions_refresh: Duration::from_secs(300),
+            partitions_refresh: Duration::from_mins(5),
         }
     }
 }

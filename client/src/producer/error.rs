@@ -55,9 +55,12 @@ impl SendError {
     /// Whether the record may be in the log all the same. False is a promise.
     pub fn may_have_applied(&self) -> bool {
         match self {
-            Self::Refused { may_have_applied, .. } | Self::TimedOut { may_have_applied, .. } => {
-                *may_have_applied
+            Self::Refused {
+                may_have_applied, ..
             }
+            | Self::TimedOut {
+                may_have_applied, ..
+            } => *may_have_applied,
             Self::Lost => true,
             Self::Invalid(_) | Self::BufferFull { .. } | Self::Closed => false,
         }
@@ -93,7 +96,19 @@ pub enum RecordError {
         /// The most partitions of a topic.
         max: u32,
     },
+    /// A header's name is not UTF-8.
+    #[error("the name of header {header} is not UTF-8")]
+    HeaderName {
+        /// Its place in the record, from 0.
+        header: usize,
+    },
+    /// A time before 1970.
+    #[error("timestamp {timestamp_ms} ms is negative")]
+    Timestamp {
+        /// As given.
+        timestamp_ms: i64,
+    },
     /// It cannot be written into a record batch.
     #[error("the record cannot be encoded: {0}")]
-    Encoding(std::sync::Arc<BatchError>),
+    Encoding(#[from] BatchError),
 }
