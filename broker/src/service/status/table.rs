@@ -104,6 +104,10 @@ fn topic(refusal: &TopicRefusal, text: String) -> Explanation {
         } => Explanation::new(Reason::OffsetOutOfRange, text)
             .with("earliest", earliest)
             .with("latest", latest),
+        TopicRefusal::PartitionsFewer { topic: _, current } => {
+            let violation = FieldViolation::bound("total", current, "", text.clone());
+            field(&violation, text)
+        }
         TopicRefusal::DeadLettersNotEmpty { queue, depth } => {
             Explanation::new(Reason::DeadLettersNotEmpty, text)
                 .with("queue", queue)
@@ -133,6 +137,10 @@ fn group(refusal: &GroupRefusal, text: String) -> Explanation {
         }
         GroupRefusal::TopicsMissing { group: _ } => {
             field(&FieldViolation::new("topics", text.clone()), text)
+        }
+        GroupRefusal::DerivedNameTooLong { name, limit } => {
+            let violation = FieldViolation::bound("group", limit, name, text.clone());
+            field(&violation, text)
         }
         GroupRefusal::TopicNotOfGroup { group: _, topic } => {
             let violation = FieldViolation::bound("topic", "", topic, text.clone());
