@@ -9,6 +9,7 @@ pub mod applied;
 pub mod codec;
 mod codec_settings;
 pub mod command;
+pub mod decide;
 mod derived;
 pub mod durable_groups;
 mod fields;
