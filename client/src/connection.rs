@@ -186,6 +186,10 @@ impl Connection {
         request
     }
 
+    pub(crate) fn call_timeout(&self) -> Duration {
+        self.call_timeout
+    }
+
     generated! {
         /// The generated client of `LogService`.
         log, LogServiceClient

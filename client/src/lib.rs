@@ -4,6 +4,7 @@ pub mod admin;
 mod batcher;
 mod clock;
 pub mod connection;
+pub mod consumer;
 pub mod error;
 mod partitioner;
 pub mod producer;
@@ -12,6 +13,11 @@ pub mod retry;
 
 pub use admin::{Admin, NewTopic, Shift};
 pub use connection::{ConnectError, Connection, ConnectionConfig};
+pub use consumer::{
+    Conflict, ConsumeError, Delivery, Extended, GroupConsumer, GroupConsumerConfig, Membership,
+    OnLost, ReadBatch, ReadError, Reader, ReaderConfig, Settled, Settlement, Tail, TailBatch,
+    TailConfig,
+};
 pub use error::{CallError, FieldViolation};
 pub use producer::{
     Appended, Compression, Producer, ProducerConfig, RecordError, SendError, Slot, Ticket,
