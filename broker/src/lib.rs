@@ -8,5 +8,4 @@ pub mod clock;
 pub mod config;
 pub mod core;
 pub mod names;
-pub mod service;
 pub mod view;

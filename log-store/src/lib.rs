@@ -7,7 +7,6 @@
 pub mod batch;
 pub mod checkpoint;
 pub mod error;
-mod field;
 pub mod fs;
 pub mod identity;
 pub mod layout;

@@ -1,1 +1,77 @@
-//! To come.
+//! What to do with what a crash left, decided from what was found.
+
+use std::collections::BTreeSet;
+
+use crate::Offset;
+use crate::layout::{self, PartitionFile};
+use crate::partition::{OffsetRange, PartitionManifest};
+
+/// What to do with the folder of a partition.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PartitionPlan {
+    /// The segment that is written to next, and the size to cut it to first.
+    pub cut: Option<(Offset, u32)>,
+    /// Files wholly in front of the log, which retention was about to remove, or behind it, which
+    /// the write-ahead log brings again; and what belongs to no segment.
+    pub remove: Vec<String>,
+    /// Records of the manifest whose segments were not found.
+    pub missing: Vec<OffsetRange>,
+    /// Files that are not ours, or are segments that the manifest should know and does not: left
+    /// alone, since a missing entry is no reason to delete.
+    pub unknown: Vec<String>,
+}
+
+/// Compares the names in the folder of a partition with its manifest.
+pub fn plan_partition(manifest: &PartitionManifest, names: &[String]) -> PartitionPlan {
+    let mut plan = PartitionPlan::default();
+    let listed: BTreeSet<Offset> = manifest
+        .segments
+        .iter()
+        .map(|segment| segment.base)
+        .collect();
+    let first = manifest
+        .segments
+        .first()
+        .map_or(manifest.end, |segment| segment.base);
+    let mut found = BTreeSet::new();
+    for name in names {
+        let Some(file) = PartitionFile::parse(name) else {
+            let own = layout::parse_temporary(name).and_then(PartitionFile::parse);
+            let pile = if own.is_some() {
+                &mut plan.remove
+            } else {
+                &mut plan.unknown
+            };
+            pile.push(name.clone());
+            continue;
+        };
+        let is_segment = matches!(file, PartitionFile::Segment(_));
+        let base = file.base();
+        if listed.contains(&base) {
+            if is_segment {
+                found.insert(base);
+            }
+        } else if base < first || base >= manifest.end || !is_segment {
+            plan.remove.push(name.clone());
+        } else {
+            plan.unknown.push(name.clone());
+        }
+    }
+    for segment in manifest
+        .segments
+        .iter()
+        .filter(|segment| !found.contains(&segment.base))
+    {
+        let last = segment.end.min(manifest.end).minus(1);
+        plan.missing.push(OffsetRange {
+            first: segment.base,
+            last,
+        });
+    }
+    plan.cut = manifest
+        .segments
+        .last()
+        .filter(|last| !last.sealed && found.contains(&last.base))
+        .map(|last| (last.base, last.bytes));
+    plan
+}

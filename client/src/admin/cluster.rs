@@ -7,7 +7,7 @@ use futures_util::TryStreamExt as _;
 use varvelog_proto::v1;
 
 use super::Admin;
-use super::duration;
+use super::topics::duration;
 use crate::connection::answer;
 use crate::error::CallError;
 

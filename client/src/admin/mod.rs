@@ -10,7 +10,6 @@ mod topics;
 
 pub use groups::Shift;
 pub use topics::NewTopic;
-pub(crate) use topics::duration;
 
 use crate::connection::Connection;
 

@@ -1,3 +1,0 @@
-//! Tests of Varvelog as a whole, in one binary.
-
-mod tidy;

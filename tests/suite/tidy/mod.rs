@@ -1,5 +1,0 @@
-//! The style of the house, as a test.
-
-mod rules;
-mod sources;
-mod workspace;
