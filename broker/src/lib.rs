@@ -8,4 +8,5 @@ pub mod clock;
 pub mod config;
 pub mod core;
 pub mod names;
+pub mod service;
 pub mod view;

@@ -16,7 +16,7 @@ fn broker(code: Code, reason: &str) -> CallError {
 }
 
 /// (code, reason, may be retried, may have been applied) as the table of errors has them; those
-/// that bring RetryInfo are tried apart.
+/// that bring `RetryInfo` are tried apart.
 const TABLE: &[(Code, &str, bool, bool)] = &[
     (Code::InvalidArgument, "MALFORMED_REQUEST", false, false),
     (Code::InvalidArgument, "INVALID_FIELD", false, false),

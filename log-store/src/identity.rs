@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::field::{array_at, u32_at, u64_at};
 use crate::fs::{Dir, open_lock_file, read_whole, replace_file};
 use crate::layout::{CHECKPOINTS, CLEAN, IDENTITY, LOCK, PARTITIONS, WAL};
 use crate::{FolderId, Sequence};
@@ -139,19 +140,19 @@ fn decode(bytes: &[u8]) -> Result<Identity, IdentityError> {
         return Err(corrupt("it does not begin as an identity does"));
     }
     let content = unseal(bytes).ok_or(corrupt("its checksum is wrong"))?;
-    let version = number(content, 8).ok_or(corrupt("it is too short"))?;
+    let version = u32_at(content, 8).ok_or(corrupt("it is too short"))?;
     if version != VERSION {
         return Err(IdentityError::Version { found: version });
     }
-    if bytes.len() != IDENTITY_BYTES || number(content, 12) != Some(0) {
+    if bytes.len() != IDENTITY_BYTES || u32_at(content, 12) != Some(0) {
         return Err(corrupt("its length or its flags are wrong"));
     }
     let read = || {
         Some(Identity {
-            folder: FolderId(id(content, 16)?),
-            cluster: id(content, 32)?,
-            node: id(content, 48)?,
-            feature_level: number(content, 64)?,
+            folder: FolderId(array_at(content, 16)?),
+            cluster: array_at(content, 32)?,
+            node: array_at(content, 48)?,
+            feature_level: u32_at(content, 64)?,
         })
     };
     read().ok_or(corrupt("it is too short"))
@@ -200,13 +201,9 @@ pub fn take_clean_mark(dir: &Arc<dyn Dir>) -> Result<Option<Sequence>, IdentityE
 fn decode_clean_mark(bytes: &[u8]) -> Option<Sequence> {
     let content = unseal(bytes).filter(|_| bytes.len() == CLEAN_BYTES)?;
     let known = content.starts_with(&CLEAN_MAGIC)
-        && number(content, 8)? == VERSION
-        && number(content, 12)? == 0;
-    let sequence = content
-        .get(16..24)?
-        .try_into()
-        .ok()
-        .map(u64::from_le_bytes)?;
+        && u32_at(content, 8)? == VERSION
+        && u32_at(content, 12)? == 0;
+    let sequence = u64_at(content, 16)?;
     known.then_some(Sequence::new(sequence))
 }
 
@@ -221,14 +218,6 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 fn unseal(bytes: &[u8]) -> Option<&[u8]> {
     let (content, checksum) = bytes.split_last_chunk::<4>()?;
     (crc32fast::hash(content) == u32::from_le_bytes(*checksum)).then_some(content)
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn id(bytes: &[u8], at: usize) -> Option<[u8; 16]> {
-    bytes.get(at..)?.first_chunk().copied()
 }
 
 /// Held while a process uses a data folder; it ends with the process whatever happens.

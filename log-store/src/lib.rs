@@ -7,6 +7,7 @@
 pub mod batch;
 pub mod checkpoint;
 pub mod error;
+mod field;
 pub mod fs;
 pub mod identity;
 pub mod layout;

@@ -36,6 +36,14 @@ pub const WAL_FILE_BYTES_MAX: u64 = 1 << 30;
 pub const WAL_FRAME_BYTES_MAX: u32 = 64 << 20;
 /// Most bulk payloads (record batches) in one WAL frame.
 pub const WAL_FRAME_BULKS_MAX: u32 = 16_384;
+/// Files of the WAL that are no longer needed are kept to be used again up to so many bytes.
+pub const WAL_SPARE_BYTES_MAX: u64 = 256 << 20;
+/// And no more files than these.
+pub const WAL_SPARE_FILES_MAX: u64 = 16;
+/// Most bytes that are saved of a tail that a start cuts off.
+pub const WAL_TORN_BYTES_MAX: u64 = 1 << 20;
+/// Most saved tails; the oldest goes first.
+pub const WAL_TORN_FILES_MAX: usize = 4;
 /// Flush of a partition's tail once it holds so many bytes.
 pub const FLUSH_BYTES: u32 = 256 * 1024;
 /// Largest snapshot of the durable state in a checkpoint.
@@ -50,5 +58,6 @@ const _: () = {
     assert!(SEGMENT_BYTES_DEFAULT <= SEGMENT_BYTES_MAX);
     assert!(SEGMENT_BYTES_MAX as u64 + BATCH_BYTES_MAX as u64 <= u32::MAX as u64);
     assert!(WAL_FILE_BYTES_MIN <= WAL_FILE_BYTES_DEFAULT);
+    assert!(WAL_FILE_BYTES_MAX + WAL_FRAME_BYTES_MAX as u64 <= u32::MAX as u64);
     assert!(INDEX_FILE_BYTES_MIN.is_power_of_two());
 };

@@ -90,6 +90,12 @@ impl Sequence {
         Self(self.0.saturating_add(1))
     }
 
+    /// The one before; stays at 0.
+    #[must_use]
+    pub const fn before(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
     /// How many commands lie from `earlier` to this one; 0 if it is not later.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

@@ -106,6 +106,14 @@ pub enum TopicRefusal {
         /// One past the last visible record.
         latest: Offset,
     },
+    /// Partitions are never taken away.
+    #[error("topic {topic} has {current} partitions already, and they are never taken away")]
+    PartitionsFewer {
+        /// Its name.
+        topic: String,
+        /// How many there are.
+        current: u32,
+    },
     /// A dead-letter topic of it still holds records.
     #[error("dead-letter topic {queue} still holds {depth} records")]
     DeadLettersNotEmpty {
@@ -158,6 +166,14 @@ pub enum GroupRefusal {
     TopicsMissing {
         /// Its name.
         group: String,
+    },
+    /// The name of its retry or dead-letter topic would be longer than a topic name may be.
+    #[error("the name of the derived topic {name} is too long: at most {limit} bytes")]
+    DerivedNameTooLong {
+        /// The longer of the two names.
+        name: String,
+        /// The most allowed, bytes.
+        limit: usize,
     },
     /// The topic is not one of the group's.
     #[error("topic {topic} is not one of group {group}")]
@@ -216,4 +232,3 @@ pub enum CallError {
     #[error("the broker could not reach its disk and has stopped; the outcome is unknown")]
     Fenced,
 }
-

@@ -7,7 +7,7 @@ use futures_util::TryStreamExt as _;
 use varvelog_proto::v1;
 
 use super::Admin;
-use super::topics::duration;
+use super::duration;
 use crate::connection::answer;
 use crate::error::CallError;
 

@@ -10,6 +10,7 @@ mod topics;
 
 pub use groups::Shift;
 pub use topics::NewTopic;
+pub(crate) use topics::duration;
 
 use crate::connection::Connection;
 

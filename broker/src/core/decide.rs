@@ -1,0 +1,304 @@
+//! From what an edge asks to the changes that do it, and from their outcomes to the answer.
+//!
+//! Quotas are checked here and not in apply: they are a broker's configuration. A change that is
+//! returned passes [`State::check`] on the same state.
+
+use varvelog_store::{Offset, PartitionId, TopicId};
+
+use super::applied::Outcome;
+use super::command::{
+    Change, CommitOffsets, CreateGroup, CreateTopic, GroupTopic, OffsetCommit,
+};
+use super::refusal::{GroupRefusal, QuotaRefusal, Refusal};
+use super::request::{ChangeDone, ChangeRequest, CommitRequest, StartAt};
+use super::settings::{GroupSettings, TopicSettings};
+use super::state::State;
+use super::topic_changes::check_within;
+use super::topics::{Topic, derived_refusal};
+use crate::names::{GroupName, TopicName};
+
+/// How many there may be, derived topics not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountLimits {
+    /// See `limits.topics`.
+    pub topics: u64,
+    /// Of all topics together; see `limits.partitions`.
+    pub partitions: u64,
+    /// See `limits.groups`.
+    pub groups: u64,
+}
+
+impl Default for CountLimits {
+    fn default() -> Self {
+        Self { topics: 1_000, partitions: 10_000, groups: 10_000 }
+    }
+}
+
+/// The changes that do what is asked, to be applied in order, each when the one before it is.
+///
+/// `sessions_live` counts live members and open leases of a group. `dice` gives a fresh random
+/// UUID with each call.
+pub fn decide(
+    state: &State,
+    request: &ChangeRequest,
+    sessions_live: &dyn Fn(&GroupName) -> u32,
+    dice: &mut dyn FnMut() -> [u8; 16],
+    limits: &CountLimits,
+) -> Result<Vec<Change>, Refusal> {
+    let change = match request {
+        ChangeRequest::CreateTopic { name, partitions, settings } => {
+            create_topic(state, (name, *partitions, settings), dice, limits)?
+        }
+        ChangeRequest::UpdateTopic { name, settings } => {
+            let topic = own_topic(state, name)?.id;
+            Change::UpdateTopic { topic, settings: settings.clone() }
+        }
+        ChangeRequest::AddPartitions { name, total } => {
+            let topic = own_topic(state, name)?;
+            let more = total.saturating_sub(topic.partition_count());
+            check_partition_quota(state, more, limits)?;
+            Change::AddPartitions { topic: topic.id, total: *total }
+        }
+        ChangeRequest::DeleteTopic { name, force } => {
+            Change::DeleteTopic { topic: own_topic(state, name)?.id, force: *force }
+        }
+        ChangeRequest::DeleteRecords { name, partition, before } => {
+            let topic = own_topic(state, name)?.id;
+            let partition = PartitionId { topic, partition: *partition };
+            Change::MoveLogStart { partition, start: *before }
+        }
+        ChangeRequest::InitProducer { name } => Change::InitProducer { name: name.clone() },
+        ChangeRequest::CreateGroup { name, topics, settings, start } => {
+            let topics = group_topics(state, name, topics, start, dice)?;
+            create_group(state, name, settings, topics, limits)?
+        }
+        ChangeRequest::UpdateGroup { name, settings } => {
+            Change::UpdateGroup { group: name.clone(), settings: settings.clone() }
+        }
+        ChangeRequest::DeleteGroup { name, purge_dead_letters } => {
+            check_idle(state, name, sessions_live)?;
+            let purge_dead_letters = *purge_dead_letters;
+            Change::DeleteGroup { group: name.clone(), purge_dead_letters }
+        }
+        ChangeRequest::CommitOffsets { group, offsets, member } => {
+            if state.groups.get(group).is_none() {
+                return commit_to_new_group(state, (group, offsets), dice, limits);
+            }
+            let offsets = resolve_commits(state, offsets)?;
+            let may_move_back = member.is_some();
+            Change::CommitOffsets(CommitOffsets { group: group.clone(), offsets, may_move_back })
+        }
+        ChangeRequest::ResetOffsets { group, positions, force } => {
+            if !force {
+                check_idle(state, group, sessions_live)?;
+            }
+            Change::ResetOffsets { group: group.clone(), positions: positions.clone() }
+        }
+    };
+    state.check(&change, state.broker.stamp())?;
+    Ok(vec![change])
+}
+
+/// The answer to a request whose changes had these outcomes, in order.
+pub fn answer(request: &ChangeRequest, outcomes: &[Outcome]) -> ChangeDone {
+    match (request, outcomes.last()) {
+        (
+            ChangeRequest::CreateTopic { .. }
+            | ChangeRequest::UpdateTopic { .. }
+            | ChangeRequest::AddPartitions { .. },
+            Some(Outcome::Topic(topic)),
+        ) => ChangeDone::Topic(*topic),
+        (ChangeRequest::DeleteRecords { .. }, Some(Outcome::LogStart(start))) => {
+            ChangeDone::LogStart(*start)
+        }
+        (ChangeRequest::InitProducer { .. }, Some(Outcome::Producer { id, epoch })) => {
+            ChangeDone::Producer { id: *id, epoch: *epoch }
+        }
+        (ChangeRequest::ResetOffsets { .. }, Some(Outcome::Moved(moved))) => {
+            ChangeDone::Moved(moved.clone())
+        }
+        (_, Some(Outcome::Done)) => ChangeDone::Done,
+        (request, outcome) => unreachable!("{request:?} had the outcome {outcome:?}"),
+    }
+}
+
+/// The outcome that a change would have, for a call that only validates. The change passed
+/// [`State::check`] and is no append, settlement or start of a broker.
+pub fn preview(state: &State, change: &Change) -> Outcome {
+    match change {
+        Change::CreateTopic(create) => Outcome::Topic(create.topic),
+        Change::UpdateTopic { topic, .. } | Change::AddPartitions { topic, .. } => {
+            Outcome::Topic(*topic)
+        }
+        Change::MoveLogStart { partition, start } => {
+            let now = state.topics.partition(*partition).map(super::partitions::Partition::start);
+            Outcome::LogStart(now.unwrap_or_default().max(*start))
+        }
+        Change::InitProducer { name } => {
+            let (id, epoch) = state.producers.next_of(name, state.broker.producer_ids);
+            Outcome::Producer { id, epoch }
+        }
+        Change::ResetOffsets { group, positions } => Outcome::Moved(moves(state, group, positions)),
+        Change::NextGeneration { group } => {
+            let now = state.groups.get(group).map_or(0, |group| group.generation);
+            Outcome::Generation(now + 1)
+        }
+        Change::Append(_)
+        | Change::DeleteTopic { .. }
+        | Change::ForgetTopic { .. }
+        | Change::ExpireProducers { .. }
+        | Change::CreateGroup(_)
+        | Change::AddGroupTopics { .. }
+        | Change::UpdateGroup { .. }
+        | Change::DeleteGroup { .. }
+        | Change::CommitOffsets(_)
+        | Change::Settle(_)
+        | Change::BrokerStarted { .. } => Outcome::Done,
+    }
+}
+
+/// Topics as they come to a group that lacks them, with fresh ids for their derived topics. Topics
+/// that the group has, or that are named twice, are left out.
+pub fn group_topics(
+    state: &State,
+    group: &GroupName,
+    topics: &[TopicName],
+    start: &StartAt,
+    dice: &mut dyn FnMut() -> [u8; 16],
+) -> Result<Vec<GroupTopic>, Refusal> {
+    let mut found: Vec<GroupTopic> = Vec::with_capacity(topics.len());
+    for name in topics {
+        let topic = own_topic(state, name)?;
+        let has = |group: &super::durable_groups::DurableGroup| group.topics.contains_key(&topic.id);
+        let is_known = state.groups.get(group).is_some_and(has);
+        if !is_known && found.iter().all(|new| new.topic != topic.id) {
+            found.push(GroupTopic {
+                topic: topic.id,
+                start: starts(topic, start),
+                retry: TopicId(dice()),
+                dead_letter: TopicId(dice()),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// The change that makes a group, if there may be one more.
+pub fn create_group(
+    state: &State,
+    name: &GroupName,
+    settings: &GroupSettings,
+    topics: Vec<GroupTopic>,
+    limits: &CountLimits,
+) -> Result<Change, Refusal> {
+    let (group, settings) = (name.clone(), settings.clone());
+    let change = Change::CreateGroup(CreateGroup { group, settings, topics });
+    state.check(&change, state.broker.stamp())?;
+    check_quota("groups", state.groups.count(), 1, limits.groups)?;
+    Ok(change)
+}
+
+fn create_topic(
+    state: &State,
+    (name, partitions, settings): (&TopicName, u32, &TopicSettings),
+    dice: &mut dyn FnMut() -> [u8; 16],
+    limits: &CountLimits,
+) -> Result<Change, Refusal> {
+    let topic = TopicId(dice());
+    let (name, settings) = (name.clone(), settings.clone());
+    let change = Change::CreateTopic(CreateTopic { topic, name, partitions, settings });
+    state.check(&change, state.broker.stamp())?;
+    check_quota("topics", state.topics.counts().topics, 1, limits.topics)?;
+    check_partition_quota(state, partitions, limits)?;
+    Ok(change)
+}
+
+fn commit_to_new_group(
+    state: &State,
+    (group, offsets): (&GroupName, &[CommitRequest]),
+    dice: &mut dyn FnMut() -> [u8; 16],
+    limits: &CountLimits,
+) -> Result<Vec<Change>, Refusal> {
+    let names: Vec<TopicName> = offsets.iter().map(|offset| offset.topic.clone()).collect();
+    let topics = group_topics(state, group, &names, &StartAt::Earliest, dice)?;
+    let mut offsets = resolve_commits(state, offsets)?;
+    for offset in &mut offsets {
+        let partition = state.topics.find_partition(offset.partition)?;
+        check_within(partition, offset.offset)?;
+        // Nothing was committed yet that this could move back from.
+        offset.offset = offset.offset.max(partition.start());
+    }
+    let create = create_group(state, group, &GroupSettings::default(), topics, limits)?;
+    let group = group.clone();
+    let commit = CommitOffsets { group, offsets, may_move_back: false };
+    Ok(vec![create, Change::CommitOffsets(commit)])
+}
+
+fn resolve_commits(
+    state: &State,
+    offsets: &[CommitRequest],
+) -> Result<Vec<OffsetCommit>, Refusal> {
+    let resolve = |wanted: &CommitRequest| {
+        let topic = state.topics.find_name(&wanted.topic)?.id;
+        let partition = PartitionId { topic, partition: wanted.partition };
+        let metadata = wanted.metadata.clone();
+        Ok(OffsetCommit { partition, offset: wanted.offset, metadata })
+    };
+    offsets.iter().map(resolve).collect()
+}
+
+fn starts(topic: &Topic, start: &StartAt) -> Vec<Offset> {
+    match start {
+        StartAt::Earliest => Vec::new(),
+        StartAt::Offsets(offsets) => topic
+            .partition_ids()
+            .map(|id| offsets.get(&id).copied().unwrap_or_default())
+            .collect(),
+    }
+}
+
+fn moves(
+    state: &State,
+    group: &GroupName,
+    positions: &[(PartitionId, Offset)],
+) -> Vec<(PartitionId, Offset, Offset)> {
+    let Some(group) = state.groups.get(group) else { return Vec::new() };
+    let moved = |(id, wanted): &(PartitionId, Offset)| {
+        let partition = state.topics.partition(*id)?;
+        let to = (*wanted).clamp(partition.start(), partition.next());
+        Some((*id, group.progress(*id)?.low(), to))
+    };
+    positions.iter().filter_map(moved).collect()
+}
+
+fn own_topic<'a>(state: &'a State, name: &TopicName) -> Result<&'a Topic, Refusal> {
+    let topic = state.topics.find_name(name)?;
+    match &topic.derived {
+        None => Ok(topic),
+        Some(derived) => Err(derived_refusal(name, derived.group.as_str())),
+    }
+}
+
+fn check_idle(
+    state: &State,
+    group: &GroupName,
+    sessions_live: &dyn Fn(&GroupName) -> u32,
+) -> Result<(), Refusal> {
+    state.groups.find(group)?;
+    match sessions_live(group) {
+        0 => Ok(()),
+        members => Err(GroupRefusal::NotEmpty { group: group.to_string(), members }.into()),
+    }
+}
+
+fn check_partition_quota(state: &State, more: u32, limits: &CountLimits) -> Result<(), Refusal> {
+    let current = state.topics.counts().partitions;
+    check_quota("partitions", current, more.into(), limits.partitions)
+}
+
+fn check_quota(what: &'static str, current: u64, more: u64, limit: u64) -> Result<(), Refusal> {
+    if more == 0 || current.saturating_add(more) <= limit {
+        return Ok(());
+    }
+    Err(QuotaRefusal { what, limit, current }.into())
+}

@@ -1,0 +1,312 @@
+//! Groups as far as they are durable: settings, topics, generation, and for each partition what
+//! is done.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use varvelog_store::{Offset, PartitionId, TopicId, WallMs};
+
+use super::ack_set::AckSet;
+use super::command::Stamp;
+use super::refusal::{GroupRefusal, Refusal};
+use super::settings::GroupSettings;
+use super::topics::{Topic, Topics};
+use crate::names::GroupName;
+
+/// How far beyond the low watermark records may be settled.
+pub const ACK_WINDOW: u64 = 262_144;
+
+/// What a group has done of a partition.
+///
+/// Invariants: `start <= low <= end` of the partition; `done` holds offsets above `low` and below
+/// the end only, within [`ACK_WINDOW`] when they were settled.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Progress {
+    pub(super) low: Offset,
+    pub(super) done: AckSet,
+    pub(super) metadata: String,
+    pub(super) reset_count: u64,
+    pub(super) expired_unsettled: u64,
+}
+
+impl Progress {
+    /// Nothing done from `low` on.
+    pub(super) fn starting_at(low: Offset) -> Self {
+        Self {
+            low,
+            ..Self::default()
+        }
+    }
+
+    /// Low watermark, the committed offset: all below is done.
+    pub fn low(&self) -> Offset {
+        self.low
+    }
+
+    /// What is done above the low watermark.
+    pub fn done(&self) -> &AckSet {
+        &self.done
+    }
+
+    /// As given with the last commit.
+    pub fn metadata(&self) -> &str {
+        &self.metadata
+    }
+
+    /// Resets so far: a token from before the last one is void.
+    pub fn reset_count(&self) -> u64 {
+        self.reset_count
+    }
+
+    /// Records that went with the log start before they were settled.
+    pub fn expired_unsettled(&self) -> u64 {
+        self.expired_unsettled
+    }
+
+    /// Whether the record at `offset` is done.
+    pub fn is_done(&self, offset: Offset) -> bool {
+        offset < self.low || self.done.contains(offset)
+    }
+
+    /// The first offset from `from` on that is not done; may be the end of the log.
+    pub fn first_not_done(&self, from: Offset) -> Offset {
+        self.done.first_missing(from.max(self.low))
+    }
+
+    /// Records below `end` that are not done.
+    pub fn not_done(&self, end: Offset) -> u64 {
+        end.since(self.low).saturating_sub(self.done.count())
+    }
+
+    /// Marks `first` up to, not including, `end` as done; returns how many were not.
+    pub(super) fn settle(&mut self, first: Offset, end: Offset) -> u64 {
+        let added = self.done.insert(first.max(self.low), end);
+        self.low = self.done.advance(self.low);
+        added
+    }
+
+    /// All below `offset` is done, and if it lies below the low watermark, nothing from it on.
+    pub(super) fn commit(&mut self, offset: Offset, metadata: &str) {
+        if offset < self.low {
+            self.done.clear();
+        }
+        self.low = self.done.advance(offset);
+        metadata.clone_into(&mut self.metadata);
+    }
+
+    /// Nothing from `offset` on is done, all below is; tokens are void.
+    pub(super) fn reset(&mut self, offset: Offset) {
+        self.done.clear();
+        self.metadata.clear();
+        self.low = offset;
+        self.reset_count += 1;
+    }
+
+    /// The log starts at `start` now: what lay below counts as done.
+    pub(super) fn log_starts_at(&mut self, start: Offset) {
+        if start > self.low {
+            let done = self.done.count_in(self.low, start);
+            let lost = start.since(self.low).saturating_sub(done);
+            self.expired_unsettled = self.expired_unsettled.saturating_add(lost);
+            self.low = self.done.advance(start);
+        }
+    }
+}
+
+/// A topic of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupReads {
+    /// Its retry topic.
+    pub retry: TopicId,
+    /// Its dead-letter topic.
+    pub dead_letter: TopicId,
+    /// By number; as many as the topic has.
+    pub partitions: Vec<Progress>,
+}
+
+/// A group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DurableGroup {
+    /// Its name.
+    pub name: GroupName,
+    /// Never used again: a group made again under the name has another.
+    pub id: u64,
+    /// Its settings.
+    pub settings: GroupSettings,
+    /// From 1; rises with each change of the settings.
+    pub settings_version: u64,
+    /// When it was made.
+    pub created: WallMs,
+    /// Of the assignment; 0 before the first.
+    pub generation: u64,
+    /// What it reads; empty when its last topic was deleted.
+    pub topics: BTreeMap<TopicId, GroupReads>,
+    /// When it last settled, committed, or changed its assignment or topics.
+    pub last_active: Stamp,
+}
+
+impl DurableGroup {
+    /// What is done of a partition.
+    pub fn progress(&self, id: PartitionId) -> Option<&Progress> {
+        self.topics
+            .get(&id.topic)?
+            .partitions
+            .get(usize::try_from(id.partition).ok()?)
+    }
+
+    /// What it reads, by topic name.
+    pub fn topics_by_name<'a>(&'a self, topics: &'a Topics) -> Vec<(&'a Topic, &'a GroupReads)> {
+        let found = |(id, reads): (&TopicId, &'a GroupReads)| Some((topics.by_id(*id)?, reads));
+        let mut found: Vec<_> = self.topics.iter().filter_map(found).collect();
+        found.sort_unstable_by(|a, b| a.0.name.cmp(&b.0.name));
+        found
+    }
+
+    /// What is done of a partition, or why there is no such partition in the group.
+    pub fn find(&self, id: PartitionId, topics: &Topics) -> Result<&Progress, Refusal> {
+        if let Some(progress) = self.progress(id) {
+            return Ok(progress);
+        }
+        topics.find_partition(id)?;
+        let topic = topics.find(id.topic)?.name.to_string();
+        Err(GroupRefusal::TopicNotOfGroup {
+            group: self.name.to_string(),
+            topic,
+        }
+        .into())
+    }
+
+    pub(super) fn progress_mut(&mut self, id: PartitionId) -> Option<&mut Progress> {
+        let number = usize::try_from(id.partition).ok()?;
+        self.topics.get_mut(&id.topic)?.partitions.get_mut(number)
+    }
+}
+
+/// All groups.
+#[derive(Debug, Default)]
+pub struct Groups {
+    pub(super) by_name: BTreeMap<GroupName, DurableGroup>,
+    readers: BTreeMap<TopicId, BTreeSet<GroupName>>,
+}
+
+impl Groups {
+    /// A group by name.
+    pub fn get(&self, name: &GroupName) -> Option<&DurableGroup> {
+        self.by_name.get(name)
+    }
+
+    /// The group, or why there is none.
+    pub fn find(&self, name: &GroupName) -> Result<&DurableGroup, Refusal> {
+        let missing = || GroupRefusal::NotFound {
+            group: name.to_string(),
+        };
+        Ok(self.get(name).ok_or_else(missing)?)
+    }
+
+    /// All groups by name.
+    pub fn iter(&self) -> impl Iterator<Item = &DurableGroup> {
+        self.by_name.values()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        u64::try_from(self.by_name.len()).unwrap_or(u64::MAX)
+    }
+
+    /// Groups that read a topic, by name.
+    pub fn readers_of(&self, topic: TopicId) -> impl Iterator<Item = &DurableGroup> {
+        let names = self.readers.get(&topic).into_iter().flatten();
+        names.filter_map(|name| self.by_name.get(name))
+    }
+
+    pub(super) fn get_mut(&mut self, name: &GroupName) -> Option<&mut DurableGroup> {
+        self.by_name.get_mut(name)
+    }
+
+    /// Does something to what each reader of a topic keeps of it.
+    pub(super) fn for_readers(&mut self, topic: TopicId, mut act: impl FnMut(&mut GroupReads)) {
+        for name in self.readers.get(&topic).into_iter().flatten() {
+            let group = self.by_name.get_mut(name);
+            if let Some(reads) = group.and_then(|group| group.topics.get_mut(&topic)) {
+                act(reads);
+            }
+        }
+    }
+
+    /// Takes in a group whose name is free.
+    pub(super) fn insert(&mut self, group: DurableGroup) {
+        for topic in group.topics.keys() {
+            self.readers
+                .entry(*topic)
+                .or_default()
+                .insert(group.name.clone());
+        }
+        self.by_name.insert(group.name.clone(), group);
+    }
+
+    pub(super) fn add_topic(&mut self, name: &GroupName, topic: TopicId, reads: GroupReads) {
+        if let Some(group) = self.by_name.get_mut(name) {
+            group.topics.insert(topic, reads);
+            self.readers.entry(topic).or_default().insert(name.clone());
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &GroupName) -> Option<DurableGroup> {
+        let group = self.by_name.remove(name)?;
+        for topic in group.topics.keys() {
+            if let Some(names) = self.readers.get_mut(topic) {
+                names.remove(name);
+                if names.is_empty() {
+                    self.readers.remove(topic);
+                }
+            }
+        }
+        Some(group)
+    }
+
+    /// No group reads the topic any more.
+    pub(super) fn drop_topic(&mut self, topic: TopicId) {
+        for name in self.readers.remove(&topic).unwrap_or_default() {
+            if let Some(group) = self.by_name.get_mut(&name) {
+                group.topics.remove(&topic);
+            }
+        }
+    }
+
+    pub(super) fn check_invariants(&self, topics: &Topics) {
+        for (name, group) in &self.by_name {
+            assert_eq!(name, &group.name);
+            for (id, reads) in &group.topics {
+                let topic = topics
+                    .by_id(*id)
+                    .expect("a group reads topics that are there");
+                assert!(topic.derived.is_none(), "a group reads no derived topic");
+                assert!(
+                    self.readers
+                        .get(id)
+                        .is_some_and(|names| names.contains(name))
+                );
+                assert_eq!(reads.partitions.len(), topic.partitions.len());
+                for derived in [reads.retry, reads.dead_letter] {
+                    let derived = topics.by_id(derived).expect("derived topics are there");
+                    let from = derived.derived.as_ref().expect("it is derived");
+                    assert!(from.group == *name && from.source == *id);
+                }
+                for (progress, partition) in reads.partitions.iter().zip(&topic.partitions) {
+                    progress.done.check_invariants();
+                    assert!(partition.start() <= progress.low && progress.low <= partition.next());
+                    let low_is_done = progress.done.contains(progress.low);
+                    assert!(!low_is_done, "the low watermark is not done");
+                    assert_eq!(progress.done.count_in(Offset::ZERO, progress.low), 0);
+                    assert_eq!(progress.done.first_present(partition.next()), None);
+                }
+            }
+        }
+        for (topic, names) in &self.readers {
+            let reads = |name| {
+                self.get(name)
+                    .is_some_and(|group| group.topics.contains_key(topic))
+            };
+            assert!(!names.is_empty() && names.iter().all(reads));
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Service traits and servers as `tonic` makes them, with our codec and our messages.
+
+#![expect(
+    unused_qualifications,
+    clippy::pedantic,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::wildcard_enum_match_arm,
+    clippy::map_err_ignore,
+    unreachable_pub,
+    reason = "generated code; its comments are those of the .proto files"
+)]
+
+tonic::include_proto!("varvelog.v1");

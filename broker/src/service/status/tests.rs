@@ -1,0 +1,373 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+use varvelog_proto::v1;
+use varvelog_store::Offset;
+
+use super::{
+    CallFailure, EdgeRefusal, Explanation, FieldViolation, RETRY_PUSHBACK, ReadRefusal, Reason,
+    RecordRefusal,
+};
+use crate::core::refusal::{AppendRefusal, CallError, GroupRefusal, QuotaRefusal, TopicRefusal};
+use crate::service::wire::Malformed;
+
+fn appends() -> Vec<CallFailure> {
+    let of = |refusal: AppendRefusal| CallFailure::from(refusal);
+    vec![
+        of(AppendRefusal::SequenceGap {
+            expected: 3,
+            got: 5,
+        }),
+        of(AppendRefusal::SequenceTooOld {
+            producer: 7,
+            got: 1,
+        }),
+        of(AppendRefusal::ProducerUnknown { producer: 7 }),
+        of(AppendRefusal::ProducerFenced {
+            producer: 7,
+            epoch: 2,
+        }),
+        of(AppendRefusal::RequestIdReused { id: "r".into() }),
+    ]
+}
+
+fn topics() -> Vec<CallFailure> {
+    let of = |refusal: TopicRefusal| CallFailure::from(refusal);
+    let (earliest, latest) = (Offset::ZERO, Offset::ZERO.plus(9));
+    vec![
+        of(TopicRefusal::NotFound { topic: "t".into() }),
+        of(TopicRefusal::PartitionNotFound {
+            topic: "t".into(),
+            partition: 4,
+            partitions: 2,
+        }),
+        of(TopicRefusal::Exists { topic: "t".into() }),
+        of(TopicRefusal::Derived {
+            topic: "t.g.dlq".into(),
+            group: "g".into(),
+        }),
+        of(TopicRefusal::OffsetOutOfRange {
+            offset: 11,
+            earliest,
+            latest,
+        }),
+        of(TopicRefusal::DeadLettersNotEmpty {
+            queue: "t.g.dlq".into(),
+            depth: 2,
+        }),
+    ]
+}
+
+fn groups() -> Vec<CallFailure> {
+    let of = |refusal: GroupRefusal| CallFailure::from(refusal);
+    let group = || String::from("g");
+    let (committed, got) = (Offset::ZERO.plus(5), Offset::ZERO);
+    vec![
+        of(GroupRefusal::NotFound { group: group() }),
+        of(GroupRefusal::Exists { group: group() }),
+        of(GroupRefusal::NotEmpty {
+            group: group(),
+            members: 2,
+        }),
+        of(GroupRefusal::MemberFenced { generation: 8 }),
+        of(GroupRefusal::OffsetMovesBack { committed, got }),
+        of(GroupRefusal::TopicsMissing { group: group() }),
+        of(GroupRefusal::TopicNotOfGroup {
+            group: group(),
+            topic: "t".into(),
+        }),
+        of(GroupRefusal::LeaseLost { offset: committed }),
+    ]
+}
+
+fn others() -> Vec<CallFailure> {
+    let retry_after = Duration::from_millis(200);
+    let offset = Offset::ZERO.plus(7);
+    let field = || String::from("records[0]");
+    vec![
+        QuotaRefusal {
+            what: "topics",
+            limit: 1,
+            current: 1,
+        }
+        .into(),
+        CallError::Busy {
+            limit_bytes: 1,
+            retry_after,
+        }
+        .into(),
+        CallError::DiskReserve {
+            free_bytes: 1,
+            reserve_bytes: 2,
+        }
+        .into(),
+        CallError::Draining.into(),
+        CallError::Fenced.into(),
+        Malformed::new("x".into()).into(),
+        FieldViolation::bound("f", 1, 2, "too large").into(),
+        RecordRefusal::TooLarge {
+            field: field(),
+            limit: 1,
+            size: 2,
+        }
+        .into(),
+        RecordRefusal::ReservedHeader { field: field() }.into(),
+        RecordRefusal::BatchInvalid {
+            field: field(),
+            what: "its CRC".into(),
+        }
+        .into(),
+        ReadRefusal::Truncated {
+            safe_offset: offset,
+            epoch: 2,
+        }
+        .into(),
+        ReadRefusal::Corrupt {
+            topic: "t".into(),
+            partition: 0,
+            first: offset,
+            last: offset,
+        }
+        .into(),
+        ReadRefusal::Unreadable {
+            what: "EMFILE".into(),
+        }
+        .into(),
+        EdgeRefusal::RequestTooLarge { limit: 1, size: 2 }.into(),
+        EdgeRefusal::AckTokenInvalid.into(),
+        EdgeRefusal::not_implemented("delay").into(),
+        EdgeRefusal::BuffersFull {
+            limit_bytes: 1,
+            retry_after,
+        }
+        .into(),
+        EdgeRefusal::Starting.into(),
+    ]
+}
+
+fn all() -> Vec<CallFailure> {
+    [appends(), topics(), groups(), others()].concat()
+}
+
+/// Code, reason, metadata keys and further details (B BadRequest, R RetryInfo, Q QuotaFailure,
+/// I ResourceInfo), as the contract's table has them.
+const TABLE: &[(Code, &str, &str, &str)] = &[
+    (Code::InvalidArgument, "MALFORMED_REQUEST", "", ""),
+    (Code::InvalidArgument, "INVALID_FIELD", "field", "B"),
+    (Code::InvalidArgument, "RECORD_TOO_LARGE", "limit size", "B"),
+    (Code::InvalidArgument, "RESERVED_HEADER", "", "B"),
+    (Code::InvalidArgument, "BATCH_INVALID", "", "B"),
+    (Code::InvalidArgument, "REQUEST_ID_REUSED", "request_id", ""),
+    (Code::InvalidArgument, "ACK_TOKEN_INVALID", "", ""),
+    (Code::NotFound, "TOPIC_NOT_FOUND", "", "I"),
+    (Code::NotFound, "GROUP_NOT_FOUND", "", "I"),
+    (
+        Code::NotFound,
+        "PARTITION_NOT_FOUND",
+        "partition partitions topic",
+        "",
+    ),
+    (Code::AlreadyExists, "TOPIC_EXISTS", "", "I"),
+    (Code::AlreadyExists, "GROUP_EXISTS", "", "I"),
+    (
+        Code::OutOfRange,
+        "OFFSET_OUT_OF_RANGE",
+        "earliest latest",
+        "",
+    ),
+    (
+        Code::OutOfRange,
+        "OFFSET_TRUNCATED",
+        "epoch safe_offset",
+        "",
+    ),
+    (Code::FailedPrecondition, "DERIVED_TOPIC", "group topic", ""),
+    (Code::FailedPrecondition, "SEQUENCE_GAP", "expected got", ""),
+    (
+        Code::FailedPrecondition,
+        "SEQUENCE_TOO_OLD",
+        "producer_id",
+        "",
+    ),
+    (
+        Code::FailedPrecondition,
+        "PRODUCER_UNKNOWN",
+        "producer_id",
+        "",
+    ),
+    (
+        Code::FailedPrecondition,
+        "OFFSET_MOVES_BACK",
+        "committed got",
+        "",
+    ),
+    (Code::FailedPrecondition, "GROUP_NOT_EMPTY", "members", ""),
+    (
+        Code::FailedPrecondition,
+        "DEAD_LETTERS_NOT_EMPTY",
+        "depth queue",
+        "",
+    ),
+    (Code::Aborted, "LEASE_LOST", "offset", ""),
+    (Code::Aborted, "PRODUCER_FENCED", "epoch", ""),
+    (Code::Aborted, "MEMBER_FENCED", "generation", ""),
+    (
+        Code::ResourceExhausted,
+        "REQUEST_TOO_LARGE",
+        "limit size",
+        "",
+    ),
+    (
+        Code::ResourceExhausted,
+        "BACKPRESSURE_DISK",
+        "current limit",
+        "RQ",
+    ),
+    (Code::ResourceExhausted, "BROKER_BUSY", "", "R"),
+    (
+        Code::ResourceExhausted,
+        "QUOTA_EXCEEDED",
+        "current limit",
+        "Q",
+    ),
+    (Code::Unavailable, "BROKER_STARTING", "", "R"),
+    (Code::Unavailable, "BROKER_DRAINING", "", "R"),
+    (Code::Unavailable, "BROKER_FENCED", "", ""),
+    (
+        Code::DataLoss,
+        "SEGMENT_CORRUPT",
+        "first_offset last_offset partition topic",
+        "",
+    ),
+    (Code::Unimplemented, "NOT_IMPLEMENTED", "feature", ""),
+];
+
+#[test]
+fn every_reason_has_the_code_of_the_contract_and_a_failure_that_gives_it() {
+    let given: BTreeSet<&str> = all()
+        .iter()
+        .map(|failure| Explanation::from(failure).reason.as_str())
+        .collect();
+    let reasons: BTreeSet<&str> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+    let table: BTreeSet<&str> = TABLE.iter().map(|row| row.1).collect();
+    assert_eq!(given, reasons);
+    assert_eq!(table, reasons);
+    for (code, text, ..) in TABLE {
+        let reason = Reason::ALL
+            .iter()
+            .find(|reason| reason.as_str() == *text)
+            .unwrap();
+        assert_eq!(reason.code(), *code, "{text}");
+    }
+}
+
+#[test]
+fn a_status_carries_the_details_of_its_row() {
+    for failure in all() {
+        let status = Status::from(failure.clone());
+        let details = status.get_error_details();
+        let info = details.error_info().unwrap();
+        let row = TABLE.iter().find(|row| row.1 == info.reason).unwrap();
+        assert_eq!(status.code(), row.0, "{failure:?}");
+        assert_eq!(info.domain, "varvelog");
+        assert_eq!(status.message(), failure.to_string());
+        for key in row.2.split_whitespace() {
+            assert!(info.metadata.contains_key(key), "{failure:?} says no {key}");
+        }
+        assert_eq!(
+            details.bad_request().is_some(),
+            row.3.contains('B'),
+            "{failure:?}"
+        );
+        assert_eq!(
+            details.resource_info().is_some(),
+            row.3.contains('I'),
+            "{failure:?}"
+        );
+        assert_eq!(
+            details.quota_failure().is_some(),
+            row.3.contains('Q'),
+            "{failure:?}"
+        );
+        assert_eq!(
+            details.retry_info().is_some(),
+            row.3.contains('R'),
+            "{failure:?}"
+        );
+    }
+}
+
+#[test]
+fn automatic_retry_is_told_when_to_come_or_never() {
+    for failure in all() {
+        let status = Status::from(failure.clone());
+        let told = status
+            .metadata()
+            .get(RETRY_PUSHBACK)
+            .map(|value| value.to_str().unwrap());
+        let tried = matches!(status.code(), Code::Unavailable | Code::ResourceExhausted);
+        assert_eq!(told.is_some(), tried, "{failure:?}");
+        if let Some(told) = told {
+            let wait = status
+                .get_error_details()
+                .retry_info()
+                .and_then(|info| info.retry_delay);
+            let expected = wait.map_or(String::from("-1"), |wait| wait.as_millis().to_string());
+            assert_eq!(told, expected, "{failure:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_that_a_client_can_send_is_internal_or_unknown() {
+    for reason in Reason::ALL {
+        assert!(!matches!(
+            reason.code(),
+            Code::Internal | Code::Unknown | Code::Ok
+        ));
+    }
+}
+
+#[test]
+fn an_answer_in_place_says_what_the_status_says() {
+    for failure in all() {
+        let error = v1::StreamError::from(&failure);
+        let status = Status::from(failure.clone());
+        let details = status.get_error_details();
+        let info = details.error_info().unwrap();
+        assert_eq!(error.code, i32::from(status.code()));
+        assert_eq!(error.reason, info.reason);
+        assert_eq!(error.message, status.message());
+        assert_eq!(error.metadata, info.metadata);
+        let wait = details.retry_info().and_then(|info| info.retry_delay);
+        assert_eq!(
+            error.retry_after.map(|after| after.try_into().unwrap()),
+            wait
+        );
+    }
+}
+
+#[test]
+fn ids_that_will_be_forgotten_are_worth_waiting_for_and_topics_are_not() {
+    let ids = QuotaRefusal {
+        what: "request_ids",
+        limit: 1,
+        current: 1,
+    };
+    assert!(
+        Explanation::from(&CallFailure::from(ids))
+            .retry_after
+            .is_some()
+    );
+    let topics = QuotaRefusal {
+        what: "topics",
+        limit: 1,
+        current: 1,
+    };
+    assert_eq!(
+        Explanation::from(&CallFailure::from(topics)).retry_after,
+        None
+    );
+}

@@ -1,0 +1,3 @@
+//! Tests of Varvelog as a whole, in one binary.
+
+mod tidy;

@@ -1,0 +1,5 @@
+//! The style of the house, as a test.
+
+mod rules;
+mod sources;
+mod workspace;
