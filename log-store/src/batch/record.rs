@@ -2,6 +2,31 @@
 
 use crate::batch::{RecordFault, varint};
 
+/// How a failure to take a record is told. The quick way, that all good records go, does not say
+/// why it failed, so that nothing but the record travels through it; then the same code runs once
+/// more and names the fault.
+pub(super) trait Blame: Sized {
+    /// Tells this fault.
+    fn of(fault: impl FnOnce() -> RecordFault) -> Self;
+}
+
+impl Blame for RecordFault {
+    #[cold]
+    fn of(fault: impl FnOnce() -> RecordFault) -> Self {
+        fault()
+    }
+}
+
+/// Something is wrong, no matter what.
+struct Unnamed;
+
+impl Blame for Unnamed {
+    #[inline]
+    fn of(_: impl FnOnce() -> RecordFault) -> Self {
+        Self
+    }
+}
+
 /// One record of a batch. All it refers to lies in the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordRef<'a> {
@@ -28,42 +53,48 @@ impl<'a> RecordRef<'a> {
     }
 
     /// Takes the record at the front of `from`, all of whose fields are checked but the offset
-    /// delta's place in the batch.
+    /// delta's place in the batch. On a fault `from` stays as it is.
     #[inline]
     pub(super) fn take(from: &mut &'a [u8], base_timestamp_ms: i64) -> Result<Self, RecordFault> {
-        let mut fields = take_bytes(from, "length")?.ok_or(RecordFault::Field {
-            field: "length",
-            value: -1,
-            rule: "must not be negative",
-        })?;
+        let mut rest = *from;
+        let record = if let Ok(record) = Self::parse::<Unnamed>(&mut rest, base_timestamp_ms) {
+            record
+        } else {
+            rest = *from;
+            Self::parse::<RecordFault>(&mut rest, base_timestamp_ms)?
+        };
+        *from = rest;
+        Ok(record)
+    }
+
+    #[inline]
+    fn parse<E: Blame>(from: &mut &'a [u8], base_timestamp_ms: i64) -> Result<Self, E> {
+        let wrong = |field, value, rule| E::of(|| RecordFault::Field { field, value, rule });
+        let mut fields = take_bytes(from, "length")?
+            .ok_or_else(|| wrong("length", -1, "must not be negative"))?;
         let fields = &mut fields;
-        let (&attributes, rest) = fields.split_first().ok_or(RecordFault::Cut {
-            field: "attributes",
+        let (&attributes, rest) = fields.split_first().ok_or_else(|| {
+            E::of(|| RecordFault::Cut {
+                field: "attributes",
+            })
         })?;
         *fields = rest;
         if attributes != 0 {
-            let (value, rule) = (attributes.into(), "must be 0, since no bit has a meaning");
-            return Err(RecordFault::Field {
-                field: "attributes",
-                value,
-                rule,
-            });
+            let rule = "must be 0, since no bit has a meaning";
+            return Err(wrong("attributes", attributes.into(), rule));
         }
         let timestamp_delta = varint::take64(fields, "timestamp delta")?;
         let timestamp_ms = base_timestamp_ms
             .checked_add(timestamp_delta)
             .filter(|timestamp_ms| *timestamp_ms >= -1)
-            .ok_or(RecordFault::Field {
-                field: "timestamp delta",
-                value: timestamp_delta,
-                rule: "must lead to a timestamp of -1 (none) or more",
+            .ok_or_else(|| {
+                let rule = "must lead to a timestamp of -1 (none) or more";
+                wrong("timestamp delta", timestamp_delta, rule)
             })?;
-        let offset_delta = varint::take32(fields, "offset delta")?;
-        let offset_delta = u32::try_from(offset_delta).or(Err(RecordFault::Field {
-            field: "offset delta",
-            value: offset_delta.into(),
-            rule: "must not be negative",
-        }))?;
+        let stated = varint::take32(fields, "offset delta")?;
+        let Ok(offset_delta) = u32::try_from(stated) else {
+            return Err(wrong("offset delta", stated.into(), "must not be negative"));
+        };
         let key = take_bytes(fields, "key")?;
         let value = take_bytes(fields, "value")?;
         let headers = Headers::take(fields)?;
@@ -76,9 +107,9 @@ impl<'a> RecordRef<'a> {
                 headers,
             })
         } else {
-            Err(RecordFault::Trailing {
+            Err(E::of(|| RecordFault::Trailing {
                 bytes: fields.len(),
-            })
+            }))
         }
     }
 }
@@ -112,20 +143,19 @@ impl<'a> Headers<'a> {
 
     /// Takes the count at the front of `from` and the headers behind it.
     #[inline]
-    fn take(from: &mut &'a [u8]) -> Result<Self, RecordFault> {
-        let count = varint::take32(from, "header count")?;
-        if count == 0 {
+    fn take<E: Blame>(from: &mut &'a [u8]) -> Result<Self, E> {
+        let stated = varint::take32(from, "header count")?;
+        if stated == 0 {
             return Ok(Self::default());
         }
         // Two bytes is the least that a header takes.
-        let count = usize::try_from(count)
-            .ok()
-            .filter(|count| *count <= from.len() / 2)
-            .ok_or(RecordFault::Field {
-                field: "header count",
-                value: count.into(),
-                rule: "must not be negative, nor more than the record has room for",
-            })?;
+        let room = from.len() / 2;
+        let count = usize::try_from(stated).ok().filter(|count| *count <= room);
+        let count = count.ok_or_else(|| {
+            let rule = "must not be negative, nor more than the record has room for";
+            let (field, value) = ("header count", stated.into());
+            E::of(|| RecordFault::Field { field, value, rule })
+        })?;
         let bytes = *from;
         for _ in 0..count {
             take_header(from)?;
@@ -169,7 +199,7 @@ impl<'a> Iterator for HeaderIter<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        take_header(&mut self.rest).ok()
+        take_header::<Unnamed>(&mut self.rest).ok()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -179,12 +209,17 @@ impl<'a> Iterator for HeaderIter<'a> {
 
 impl ExactSizeIterator for HeaderIter<'_> {}
 
+type Header<'a> = (&'a [u8], Option<&'a [u8]>);
+
 #[inline]
-fn take_header<'a>(from: &mut &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>), RecordFault> {
-    let name = take_bytes(from, "header name")?.ok_or(RecordFault::Field {
-        field: "header name",
-        value: -1,
-        rule: "its length must not be negative",
+fn take_header<'a, E: Blame>(from: &mut &'a [u8]) -> Result<Header<'a>, E> {
+    let name = take_bytes(from, "header name")?.ok_or_else(|| {
+        let (field, rule) = ("header name", "its length must not be negative");
+        E::of(|| RecordFault::Field {
+            field,
+            value: -1,
+            rule,
+        })
     })?;
     let value = take_bytes(from, "header value")?;
     Ok((name, value))
@@ -192,25 +227,23 @@ fn take_header<'a>(from: &mut &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>), 
 
 /// Takes a length and so many bytes; none where the length is -1.
 #[inline]
-fn take_bytes<'a>(
+fn take_bytes<'a, E: Blame>(
     from: &mut &'a [u8],
     field: &'static str,
-) -> Result<Option<&'a [u8]>, RecordFault> {
+) -> Result<Option<&'a [u8]>, E> {
     let length = varint::take32(from, field)?;
     match usize::try_from(length) {
         Ok(length) => {
-            let (taken, rest) = from
-                .split_at_checked(length)
-                .ok_or(RecordFault::Cut { field })?;
+            let cut = || E::of(|| RecordFault::Cut { field });
+            let (taken, rest) = from.split_at_checked(length).ok_or_else(cut)?;
             *from = rest;
             Ok(Some(taken))
         }
         Err(_) if length == -1 => Ok(None),
-        Err(_) => Err(RecordFault::Field {
-            field,
-            value: length.into(),
-            rule: "its length must be -1 (none) or more",
-        }),
+        Err(_) => {
+            let (value, rule) = (length.into(), "its length must be -1 (none) or more");
+            Err(E::of(|| RecordFault::Field { field, value, rule }))
+        }
     }
 }
 

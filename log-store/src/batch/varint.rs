@@ -1,6 +1,7 @@
 //! Zigzag varints of 32 and 64 bits, canonical only: at most 5 and 10 bytes, and never longer than
 //! the value needs.
 
+use super::record::Blame;
 use crate::batch::RecordFault;
 
 const CONTINUED: u8 = 0x80;
@@ -36,36 +37,41 @@ pub(super) const fn len64(value: i64) -> u32 {
 /// Writes `value` as a varint of 32 bits.
 #[inline]
 pub(super) fn put32(into: &mut Vec<u8>, value: i32) {
-    let mut rest = zigzag32(value);
-    loop {
-        let [low, ..] = rest.to_le_bytes();
-        rest >>= 7;
-        if rest == 0 {
-            into.push(low);
-            return;
-        }
-        into.push(low | CONTINUED);
-    }
+    put(into, zigzag32(value).into());
 }
 
 /// Writes `value` as a varint of 64 bits.
 #[inline]
 pub(super) fn put64(into: &mut Vec<u8>, value: i64) {
-    let mut rest = zigzag64(value);
-    loop {
-        let [low, ..] = rest.to_le_bytes();
-        rest >>= 7;
-        if rest == 0 {
-            into.push(low);
-            return;
-        }
-        into.push(low | CONTINUED);
+    put(into, zigzag64(value));
+}
+
+#[inline]
+fn put(into: &mut Vec<u8>, coded: u64) {
+    let [low, ..] = coded.to_le_bytes();
+    if coded < 1 << 7 {
+        into.push(low);
+    } else if coded < 1 << 14 {
+        let [high, ..] = (coded >> 7).to_le_bytes();
+        into.extend_from_slice(&[low | CONTINUED, high]);
+    } else {
+        put_long(into, coded);
     }
+}
+
+fn put_long(into: &mut Vec<u8>, mut coded: u64) {
+    while coded >= 1 << 7 {
+        let [low, ..] = coded.to_le_bytes();
+        into.push(low | CONTINUED);
+        coded >>= 7;
+    }
+    let [last, ..] = coded.to_le_bytes();
+    into.push(last);
 }
 
 /// Takes a varint of 32 bits from the front of `from`; `field` names it in a fault.
 #[inline]
-pub(super) fn take32(from: &mut &[u8], field: &'static str) -> Result<i32, RecordFault> {
+pub(super) fn take32<E: Blame>(from: &mut &[u8], field: &'static str) -> Result<i32, E> {
     match *from {
         [first, rest @ ..] if *first < CONTINUED => {
             *from = rest;
@@ -78,8 +84,9 @@ pub(super) fn take32(from: &mut &[u8], field: &'static str) -> Result<i32, Recor
             ))
         }
         _ => {
-            let coded = take_long(from, 5, field)?;
-            let coded = u32::try_from(coded).or(Err(RecordFault::Varint { field }))?;
+            let Ok(coded) = u32::try_from(take_long(from, 5, field)?) else {
+                return Err(E::of(|| RecordFault::Varint { field }));
+            };
             Ok(unzigzag32(coded))
         }
     }
@@ -87,7 +94,7 @@ pub(super) fn take32(from: &mut &[u8], field: &'static str) -> Result<i32, Recor
 
 /// Takes a varint of 64 bits from the front of `from`; `field` names it in a fault.
 #[inline]
-pub(super) fn take64(from: &mut &[u8], field: &'static str) -> Result<i64, RecordFault> {
+pub(super) fn take64<E: Blame>(from: &mut &[u8], field: &'static str) -> Result<i64, E> {
     match *from {
         [first, rest @ ..] if *first < CONTINUED => {
             *from = rest;
@@ -97,19 +104,19 @@ pub(super) fn take64(from: &mut &[u8], field: &'static str) -> Result<i64, Recor
     }
 }
 
-fn take_long(from: &mut &[u8], bytes_max: u32, field: &'static str) -> Result<u64, RecordFault> {
+fn take_long<E: Blame>(from: &mut &[u8], bytes_max: u32, field: &'static str) -> Result<u64, E> {
     let mut coded = 0_u64;
     let mut rest = *from;
     for place in 0..bytes_max {
         let Some((&byte, behind)) = rest.split_first() else {
-            return Err(RecordFault::Cut { field });
+            return Err(E::of(|| RecordFault::Cut { field }));
         };
         rest = behind;
         let bits = u64::from(byte & 0x7f);
         let shifted = bits << (7 * place);
         // Bits pushed out at the top, or a last byte that adds nothing.
         if shifted >> (7 * place) != bits || (byte == 0 && place > 0) {
-            return Err(RecordFault::Varint { field });
+            return Err(E::of(|| RecordFault::Varint { field }));
         }
         coded |= shifted;
         if byte < CONTINUED {
@@ -117,7 +124,7 @@ fn take_long(from: &mut &[u8], bytes_max: u32, field: &'static str) -> Result<u6
             return Ok(coded);
         }
     }
-    Err(RecordFault::Varint { field })
+    Err(E::of(|| RecordFault::Varint { field }))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use lz4_flex::frame::{FrameDecoder, FrameEncoder};
+use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 
 use super::bounded::{Refusal, broken, check_declared, drain};
 
@@ -13,8 +13,10 @@ const CONTENT_SIZE: u8 = 1 << 3;
 const RATIO_MAX: u64 = 255;
 
 pub(super) fn compress(plain: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
-    // Independent blocks, since Kafka's Java clients read no others.
-    let mut encoder = FrameEncoder::new(into);
+    // Independent blocks, since Kafka's Java clients read no others, and small ones, since a reader
+    // needs room for one and it should stay in its cache.
+    let frame = FrameInfo::new().block_size(BlockSize::Max64KB);
+    let mut encoder = FrameEncoder::with_frame_info(frame, into);
     encoder.write_all(plain)?;
     encoder.finish()?;
     Ok(())

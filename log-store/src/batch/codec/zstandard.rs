@@ -1,7 +1,9 @@
 //! One Zstandard frame (RFC 8878).
 
+use std::cell::RefCell;
 use std::io;
 
+use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{find_frame_compressed_size, get_error_name, get_frame_content_size};
 
 use super::bounded::{Refusal, broken, check_declared, drain};
@@ -13,9 +15,21 @@ const WINDOW_LOG_MAX: u32 = 24;
 /// What a byte can give at most: a repeated block of 128 KiB takes four.
 const RATIO_MAX: u64 = 32 * 1024;
 
+thread_local! {
+    /// Contexts are kept, one each a thread: making one costs more than a small batch does.
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
 pub(super) fn compress(plain: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
-    into.extend_from_slice(&zstd::bulk::compress(plain, LEVEL)?);
-    Ok(())
+    COMPRESSOR.with_borrow_mut(|kept| {
+        let compressor = match kept {
+            Some(compressor) => compressor,
+            None => kept.insert(Compressor::new(LEVEL)?),
+        };
+        into.extend_from_slice(&compressor.compress(plain)?);
+        Ok(())
+    })
 }
 
 pub(super) fn decompress(packed: &[u8], bytes_max: u64) -> Result<Vec<u8>, Refusal> {
@@ -30,9 +44,19 @@ pub(super) fn decompress(packed: &[u8], bytes_max: u64) -> Result<Vec<u8>, Refus
     if let Some(declared) = declared {
         check_declared(declared, packed, RATIO_MAX, bytes_max)?;
         let capacity = usize::try_from(declared).map_err(io::Error::other)?;
-        return Ok(zstd::bulk::decompress(packed, capacity)?);
+        return Ok(decompress_whole(packed, capacity)?);
     }
     let mut decoder = zstd::stream::read::Decoder::with_buffer(packed)?.single_frame();
     decoder.window_log_max(WINDOW_LOG_MAX)?;
     drain(&mut decoder, packed.len().saturating_mul(4), bytes_max)
+}
+
+fn decompress_whole(packed: &[u8], capacity: usize) -> io::Result<Vec<u8>> {
+    DECOMPRESSOR.with_borrow_mut(|kept| {
+        let decompressor = match kept {
+            Some(decompressor) => decompressor,
+            None => kept.insert(Decompressor::new()?),
+        };
+        decompressor.decompress(packed, capacity)
+    })
 }
