@@ -2,6 +2,7 @@
 //! encodes what comes back. Nothing here owns durable state.
 
 pub mod status;
+pub mod token;
 pub mod wire;
 
 mod generated;

@@ -1,0 +1,29 @@
+//! Records between the wire and record batches: one bounded walk each way, without a struct for
+//! each record.
+//!
+//! In: [`ProduceHead`] is read first (topic, counts), then [`RecordsIn`] or [`batches_in`] turn
+//! the same bytes into batches. Out: [`ReplyRecords`] takes records from stored batches until a
+//! reply is full.
+
+mod ack_in;
+mod content_hash;
+mod new_record;
+mod produce_in;
+mod records_in;
+mod records_out;
+mod session_in;
+mod stored_out;
+
+#[cfg(test)]
+mod in_tests;
+#[cfg(test)]
+mod out_tests;
+
+pub use ack_in::ack_in;
+pub use produce_in::{BatchIn, BatchLimits, ProduceHead, StreamProduceIn, batches_in};
+pub use records_in::{PartIn, RecordTarget, RecordsIn};
+pub use records_out::{
+    RECORD_REPLY_BYTES_MAX, RecordSource, RecordStyle, ReplyLimit, ReplyRecords, Taken,
+};
+pub use session_in::{SessionIn, SessionMessage};
+pub use stored_out::{leased_range, stored_batch};
