@@ -5,8 +5,6 @@
     clippy::pedantic,
     clippy::allow_attributes,
     clippy::allow_attributes_without_reason,
-    clippy::wildcard_enum_match_arm,
-    clippy::map_err_ignore,
     unreachable_pub,
     reason = "generated code; its comments are those of the .proto files"
 )]

@@ -3,6 +3,7 @@
 
 pub mod status;
 pub mod token;
+pub mod transcode;
 pub mod wire;
 
 mod generated;

@@ -52,6 +52,10 @@ impl Explanation {
 
     /// Adds an entry of `ErrorInfo.metadata`.
     #[must_use]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "numbers and references alike"
+    )]
     pub fn with(mut self, key: &'static str, value: impl ToString) -> Self {
         self.metadata.push((key, value.to_string()));
         self

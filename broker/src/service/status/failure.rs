@@ -58,6 +58,10 @@ impl FieldViolation {
     }
 
     /// A field whose value passes a bound.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "numbers and references alike"
+    )]
     pub fn bound(
         field: impl Into<String>,
         limit: impl ToString,

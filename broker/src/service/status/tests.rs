@@ -151,8 +151,8 @@ fn all() -> Vec<CallFailure> {
     [appends(), topics(), groups(), others()].concat()
 }
 
-/// Code, reason, metadata keys and further details (B BadRequest, R RetryInfo, Q QuotaFailure,
-/// I ResourceInfo), as the contract's table has them.
+/// Code, reason, metadata keys and further details (B: bad request, R: retry, Q: quota,
+/// I: resource), as the contract's table has them.
 const TABLE: &[(Code, &str, &str, &str)] = &[
     (Code::InvalidArgument, "MALFORMED_REQUEST", "", ""),
     (Code::InvalidArgument, "INVALID_FIELD", "field", "B"),

@@ -35,7 +35,9 @@ pub fn ack_in(wire: &[u8]) -> Result<SettleRequest, CallFailure> {
     if has_outputs {
         return Err(EdgeRefusal::not_implemented("outputs").into());
     }
-    let up_to = up_to.map(|offset| checked_up_to(offset, &token)).transpose()?;
+    let up_to = up_to
+        .map(|offset| checked_up_to(offset, &token))
+        .transpose()?;
     Ok(SettleRequest { token, up_to })
 }
 

@@ -14,10 +14,15 @@ impl ContentHash {
         Self(MULTIPLIER)
     }
 
-    pub(super) const fn number(&mut self, value: u64) {
-        let mixed = ((self.0 ^ value) as u128).wrapping_mul(MULTIPLIER as u128 | 1 << 64);
-        // Folding both halves keeps every bit of the product.
-        self.0 = ((mixed >> 64) as u64) ^ (mixed as u64) ^ value.rotate_left(32);
+    pub(super) fn number(&mut self, value: u64) {
+        let product = u128::from(self.0 ^ value) * u128::from(MULTIPLIER);
+        // Folding both halves keeps every bit of the product; adding keeps a product of zero from
+        // swallowing what came before.
+        let [low, high] = [product & u128::from(u64::MAX), product >> 64]
+            .map(|half| u64::try_from(half).unwrap_or(u64::MAX));
+        self.0 = (low ^ high)
+            .wrapping_add(value.rotate_left(32))
+            .wrapping_add(MULTIPLIER);
     }
 
     /// Bytes with their length, so that neighbours cannot trade bytes.

@@ -15,6 +15,8 @@ mod session_in;
 mod stored_out;
 
 #[cfg(test)]
+mod fast_in_tests;
+#[cfg(test)]
 mod in_tests;
 #[cfg(test)]
 mod out_tests;

@@ -55,9 +55,8 @@ impl<'a> NewRecord<'a> {
 
     /// What counts against the record limit.
     pub(super) fn content_bytes(&self) -> u64 {
-        let bytes = self.key.map_or(0, <[u8]>::len)
-            + self.value.map_or(0, <[u8]>::len)
-            + self.header_bytes;
+        let bytes =
+            self.key.map_or(0, <[u8]>::len) + self.value.map_or(0, <[u8]>::len) + self.header_bytes;
         bytes as u64
     }
 }
@@ -73,7 +72,9 @@ pub(super) struct HeadersIn<'a> {
 impl<'a> HeadersIn<'a> {
     /// Name and value of each, in the order of the wire.
     pub(super) fn iter(self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone {
-        HeaderIter { fields: Fields::new(self.wire) }
+        HeaderIter {
+            fields: Fields::new(self.wire),
+        }
     }
 }
 
@@ -111,7 +112,7 @@ fn entry(wire: &[u8]) -> Result<(&str, &[u8]), Malformed> {
 }
 
 fn is_delay(wire: &[u8]) -> Result<bool, Malformed> {
-    let delay = prost_types::Duration::decode(wire)
-        .map_err(|error| Malformed::new(error.to_string()))?;
+    let delay =
+        prost_types::Duration::decode(wire).map_err(|error| Malformed::new(error.to_string()))?;
     Ok(delay.seconds != 0 || delay.nanos != 0)
 }

@@ -35,7 +35,13 @@ impl<'a> ProduceHead<'a> {
     /// Walks the outer fields once. Fields come in any order, so records are looked at later; a
     /// request with too many of them is refused at the first one too many.
     pub fn read(wire: &'a [u8]) -> Result<Self, CallFailure> {
-        let mut head = Self { topic: "", acks: 0, request_id: "", records: 0, batches: 0 };
+        let mut head = Self {
+            topic: "",
+            acks: 0,
+            request_id: "",
+            records: 0,
+            batches: 0,
+        };
         let mut fields = Fields::new(wire);
         while let Some(field) = fields.next_field()? {
             match field.number {
@@ -59,10 +65,14 @@ impl<'a> ProduceHead<'a> {
 
     fn check(&self) -> Result<(), FieldViolation> {
         match (self.records, self.batches) {
-            (0, 0) => Err(FieldViolation::new("records", "records or batches must be given")),
-            (1.., 1..) => {
-                Err(FieldViolation::new("batches", "records and batches exclude each other"))
-            }
+            (0, 0) => Err(FieldViolation::new(
+                "records",
+                "records or batches must be given",
+            )),
+            (1.., 1..) => Err(FieldViolation::new(
+                "batches",
+                "records and batches exclude each other",
+            )),
             _ if self.request_id.len() > REQUEST_ID_BYTES_MAX => Err(FieldViolation::bound(
                 "request_id",
                 REQUEST_ID_BYTES_MAX,
@@ -79,7 +89,12 @@ fn one_more(count: u32, field: &'static str) -> Result<u32, FieldViolation> {
         return Ok(count + 1);
     }
     let what = format!("at most {REQUEST_RECORDS_MAX} are allowed in one request");
-    Err(FieldViolation::bound(field, REQUEST_RECORDS_MAX, u64::from(count) + 1, what))
+    Err(FieldViolation::bound(
+        field,
+        REQUEST_RECORDS_MAX,
+        u64::from(count) + 1,
+        what,
+    ))
 }
 
 /// A `ProduceStreamRequest`.
@@ -108,7 +123,10 @@ impl StreamProduceIn {
             }
         }
         let missing = || FieldViolation::new("request", "must be given");
-        Ok(Self { sequence, request: request.ok_or_else(missing)? })
+        Ok(Self {
+            sequence,
+            request: request.ok_or_else(missing)?,
+        })
     }
 }
 
@@ -178,7 +196,12 @@ fn batch_in(
         RecordRefusal::BatchInvalid { field, what }
     })?;
     let (record_count, producer) = (header.record_count, header.producer);
-    Ok(BatchIn { partition, record_count, producer, body })
+    Ok(BatchIn {
+        partition,
+        record_count,
+        producer,
+        body,
+    })
 }
 
 /// A partition that a request names.
@@ -192,10 +215,13 @@ pub(super) fn checked_partition(
         Ok(partition) if partition < partitions => Ok(partition),
         Ok(_) => {
             let (topic, partition) = (topic.to_owned(), i64::from(partition));
-            Err(TopicRefusal::PartitionNotFound { topic, partition, partitions }.into())
+            Err(TopicRefusal::PartitionNotFound {
+                topic,
+                partition,
+                partitions,
+            }
+            .into())
         }
-        Err(_) => {
-            Err(FieldViolation::bound(path(), 0, partition, "must not be negative").into())
-        }
+        Err(_) => Err(FieldViolation::bound(path(), 0, partition, "must not be negative").into()),
     }
 }

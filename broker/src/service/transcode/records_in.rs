@@ -86,7 +86,12 @@ impl RecordsIn {
             places.push((index, builder.record_count()));
             let timestamp_ms = record.timestamp_ms.or(default_ms);
             builder
-                .push(timestamp_ms, record.key, record.value, record.headers.iter())
+                .push(
+                    timestamp_ms,
+                    record.key,
+                    record.value,
+                    record.headers.iter(),
+                )
                 .map_err(|error| unfit(&error))?;
         }
         let partitions = survey.parts.iter().map(|part| part.partition);
@@ -94,9 +99,17 @@ impl RecordsIn {
         for (partition, builder) in partitions.zip(builders) {
             let record_count = builder.record_count();
             let body = builder.finish().map_err(|error| unfit(&error))?;
-            parts.push(PartIn { partition, record_count, body });
+            parts.push(PartIn {
+                partition,
+                record_count,
+                body,
+            });
         }
-        Ok(Self { parts, places, content_hash: survey.content_hash })
+        Ok(Self {
+            parts,
+            places,
+            content_hash: survey.content_hash,
+        })
     }
 }
 
@@ -117,7 +130,10 @@ struct RecordFields<'a> {
 
 impl<'a> RecordFields<'a> {
     fn new(wire: &'a [u8]) -> Self {
-        Self { fields: Fields::new(wire), read: 0 }
+        Self {
+            fields: Fields::new(wire),
+            read: 0,
+        }
     }
 
     fn next_record(&mut self) -> Result<Option<NewRecord<'a>>, Malformed> {
@@ -233,7 +249,10 @@ fn check(
     }
     let is_reserved = |name: &[u8]| name.starts_with(RESERVED_HEADER_PREFIX.as_bytes());
     if record.header_count > 0 && record.headers.iter().any(|(name, _)| is_reserved(name)) {
-        return Err(RecordRefusal::ReservedHeader { field: path("headers") }.into());
+        return Err(RecordRefusal::ReservedHeader {
+            field: path("headers"),
+        }
+        .into());
     }
     let (size, limit) = (record.content_bytes(), u64::from(target.record_bytes_max));
     if size > limit {
@@ -253,7 +272,11 @@ fn check(
 fn add(hash: &mut ContentHash, record: &NewRecord<'_>) {
     hash.optional(record.key);
     hash.optional(record.value);
-    hash.number(record.partition.map_or(u64::MAX, |to| u64::from(to.unsigned_abs())));
+    hash.number(
+        record
+            .partition
+            .map_or(u64::MAX, |to| u64::from(to.unsigned_abs())),
+    );
     hash.number(record.timestamp_ms.map_or(u64::MAX, i64::cast_unsigned));
     hash.headers(record.headers.iter());
 }

@@ -2,7 +2,7 @@
 //! on the batch's own lengths.
 
 use bytes::{Bytes, BytesMut};
-use varvelog_store::batch::{BatchError, RecordRef, Records};
+use varvelog_store::batch::{BatchError, Headers, RecordRef, Records};
 use varvelog_store::{Offset, PartitionId, WallMs};
 
 use super::records_in::RESERVED_HEADER_PREFIX;
@@ -88,7 +88,16 @@ impl ReplyRecords {
         (from, until): (Offset, Offset),
     ) -> Self {
         let encoded = BytesMut::new();
-        Self { field, limit, style, encoded, count: 0, omitted: 0, next: from, until }
+        Self {
+            field,
+            limit,
+            style,
+            encoded,
+            count: 0,
+            omitted: 0,
+            next: from,
+            until,
+        }
     }
 
     /// Records in it.
@@ -125,7 +134,12 @@ impl ReplyRecords {
             if offset >= self.until || self.count == self.limit.records_max {
                 return Ok(Taken::Full);
             }
-            if self.style.key_equals.as_deref().is_some_and(|key| record.key != Some(key)) {
+            if self
+                .style
+                .key_equals
+                .as_deref()
+                .is_some_and(|key| record.key != Some(key))
+            {
                 self.next = offset.plus(1);
                 continue;
             }
@@ -139,19 +153,28 @@ impl ReplyRecords {
             }
             self.next = offset.plus(1);
         }
-        Ok(if self.next >= self.until { Taken::Full } else { Taken::All })
+        Ok(if self.next >= self.until {
+            Taken::Full
+        } else {
+            Taken::All
+        })
     }
 
     /// Room for the whole batch, or for what the reply may still hold.
     fn reserve(&mut self, records: &Records, id_bytes: usize) {
         let count = usize::try_from(records.header().record_count).unwrap_or(usize::MAX);
-        let whole = records.plain_bytes().saturating_add(count.saturating_mul(id_bytes + 64));
+        let whole = records
+            .plain_bytes()
+            .saturating_add(count.saturating_mul(id_bytes + 64));
         let left = self.limit.bytes_aim.saturating_sub(self.encoded.len());
         self.encoded.reserve(whole.min(left));
     }
 
     fn put(&mut self, shown: &Shown<'_>, id_prefix: &str) -> bool {
-        let mut show = Show { value: true, headers: true };
+        let mut show = Show {
+            value: true,
+            headers: true,
+        };
         let mut length = shown.length(show, id_prefix);
         if length > self.limit.record_bytes_max {
             show.value = false;
@@ -215,7 +238,11 @@ impl<'a> Shown<'a> {
 
     fn headers(&self, show: Show) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let hide = self.as_produced;
-        let headers = show.headers.then_some(self.record.headers).unwrap_or_default();
+        let headers = if show.headers {
+            self.record.headers
+        } else {
+            Headers::default()
+        };
         headers
             .iter()
             .filter(move |(name, _)| !(hide && name.starts_with(RESERVED_HEADER_PREFIX.as_bytes())))
@@ -226,9 +253,9 @@ impl<'a> Shown<'a> {
         let bytes = |field, bytes: Option<&[u8]>| {
             bytes.map_or(0, |bytes| bytes_field_len(field, bytes.len()))
         };
-        let headers = self.headers(show).map(|(name, value)| {
-            bytes_field_len(4, header_len(name, value))
-        });
+        let headers = self
+            .headers(show)
+            .map(|(name, value)| bytes_field_len(4, header_len(name, value)));
         let id_bytes = id_prefix.len() + decimal_len(self.offset.get());
         let mut length = int_field_len(1, self.offset.as_i64())
             + bytes(2, self.record.key)
@@ -294,7 +321,11 @@ fn write_decimal(value: u64, writer: &mut MessageWriter<'_>) {
         *digit += low;
         rest /= 10;
     }
-    writer.raw(digits.get(DIGITS_MAX - decimal_len(value)..).unwrap_or_default());
+    writer.raw(
+        digits
+            .get(DIGITS_MAX - decimal_len(value)..)
+            .unwrap_or_default(),
+    );
 }
 
 const _: () = assert!(varint_len(RECORD_REPLY_BYTES_MAX as u64) == 4);

@@ -52,7 +52,10 @@ impl SessionIn {
             }
         }
         let missing = || FieldViolation::new("message", "start, ack, extend or credit is needed");
-        Ok(Self { sequence, message: message.ok_or_else(missing)? })
+        Ok(Self {
+            sequence,
+            message: message.ok_or_else(missing)?,
+        })
     }
 }
 

@@ -23,19 +23,12 @@ pub fn stored_batch(to: &mut Payload, field: u32, batch: &StoredBatch) {
     writer.int(2, append_time_ms);
     writer.int(3, record_count);
     writer.open(4, batch.body.len());
-    match stamped_head(&batch.body, batch.base_offset, batch.epoch) {
-        Some(stamped) => {
-            writer.raw(&stamped);
-            to.push(head.freeze());
-            to.push(batch.body.slice(STAMP_BYTES..));
-        }
-        // Shorter than a batch header: the store verifies what it gives out, so a reader will say
-        // what is wrong with it.
-        None => {
-            to.push(head.freeze());
-            to.push(batch.body.clone());
-        }
-    }
+    let stamped = stamped_head(&batch.body, batch.base_offset, batch.epoch);
+    // The store gives out whole batches only; a shorter body would go as it is.
+    let stamped = stamped.as_ref().map_or(&[][..], |stamped| &stamped[..]);
+    writer.raw(stamped);
+    to.push(head.freeze());
+    to.push(batch.body.slice(stamped.len()..));
 }
 
 /// An `OffsetRange` as field `field` of a reply; both ends included.

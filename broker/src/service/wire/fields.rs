@@ -35,7 +35,9 @@ impl<'a> Field<'a> {
         match self.value {
             // Two's complement is what the wire format says.
             Value::Varint(value) => Ok(value.cast_signed()),
-            _ => Err(self.wrong_type()),
+            Value::Fixed64(_) | Value::Bytes(_) | Value::Fixed32(_) | Value::Group => {
+                Err(self.wrong_type())
+            }
         }
     }
 
@@ -49,7 +51,9 @@ impl<'a> Field<'a> {
     pub fn bytes(&self) -> Result<&'a [u8], Malformed> {
         match self.value {
             Value::Bytes(bytes) => Ok(bytes),
-            _ => Err(self.wrong_type()),
+            Value::Varint(_) | Value::Fixed64(_) | Value::Fixed32(_) | Value::Group => {
+                Err(self.wrong_type())
+            }
         }
     }
 
