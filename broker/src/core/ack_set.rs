@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use varvelog_store::Offset;
 
+use super::fields::holds;
+
 /// A run of offsets: from `first` up to, not including, `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
@@ -131,21 +133,15 @@ impl AckSet {
         (run.first <= offset).then_some(*run)
     }
 
-    pub(super) fn check_invariants(&self) {
-        assert!(
-            self.runs.iter().all(|run| run.first < run.end),
-            "no run is empty"
-        );
-        let apart = self
-            .runs
-            .iter()
-            .zip(self.runs.iter().skip(1))
-            .all(|(a, b)| a.end < b.first);
-        assert!(apart, "runs rise and are apart");
-        assert_eq!(
-            self.count,
-            self.runs.iter().map(|run| run.count()).sum::<u64>()
-        );
+    /// What must hold and does not, if anything.
+    pub(super) fn verify(&self) -> Result<(), &'static str> {
+        let filled = self.runs.iter().all(|run| run.first < run.end);
+        holds(filled, "a run of settled records is empty")?;
+        let mut pairs = self.runs.iter().zip(self.runs.iter().skip(1));
+        let apart = pairs.all(|(a, b)| a.end < b.first);
+        holds(apart, "runs of settled records are not apart")?;
+        let count = self.runs.iter().map(|run| run.count()).sum::<u64>();
+        holds(self.count == count, "settled records are miscounted")
     }
 }
 
@@ -179,7 +175,7 @@ mod tests {
     }
 
     fn agree(set: &AckSet, naive: &BTreeSet<u64>) {
-        set.check_invariants();
+        assert_eq!(set.verify(), Ok(()));
         assert_eq!(set.count(), naive.len() as u64);
         assert_eq!(set.is_empty(), naive.is_empty());
         let listed: Vec<u64> = set

@@ -83,10 +83,10 @@ impl Command {
         out.wall(self.stamp.wall);
         out.u64(self.stamp.running_ms);
         put_change(&mut out, &self.change);
-        let bulk = match &self.change {
-            Change::Append(append) => append.parts.iter().map(|part| part.body.clone()).collect(),
-            _ => Vec::new(),
-        };
+        let mut bulk = Vec::new();
+        if let Change::Append(append) = &self.change {
+            bulk.extend(append.parts.iter().map(|part| part.body.clone()));
+        }
         (out.finish().into(), bulk)
     }
 
@@ -331,14 +331,16 @@ fn partition_count(fields: &mut FieldReader<'_>) -> Result<u32, FieldError> {
 }
 
 fn append(fields: &mut FieldReader<'_>) -> Result<Append, FieldError> {
-    let request = match fields.bool()? {
-        false => None,
-        true => Some(RequestId {
-            topic: fields.topic()?,
-            id: fields.text()?.to_owned(),
+    let mut request = None;
+    if fields.bool()? {
+        let topic = fields.topic()?;
+        let id = fields.text()?.to_owned();
+        request = Some(RequestId {
+            topic,
+            id,
             content_hash: fields.u64()?,
-        }),
-    };
+        });
+    }
     Ok(Append {
         request,
         parts: fields.list(26, append_part)?,
@@ -351,14 +353,15 @@ fn append_part(fields: &mut FieldReader<'_>) -> Result<AppendPart, FieldError> {
     if record_count == 0 {
         return Err(FieldError::Value("a batch has a record"));
     }
-    let producer = match fields.bool()? {
-        false => None,
-        true => Some(ProducerStamp {
-            id: fields.i64()?,
-            epoch: fields.i16()?,
+    let mut producer = None;
+    if fields.bool()? {
+        let (id, epoch) = (fields.i64()?, fields.i16()?);
+        producer = Some(ProducerStamp {
+            id,
+            epoch,
             base_sequence: fields.i32()?,
-        }),
-    };
+        });
+    }
     let predicted = if fields.bool()? {
         Some(fields.offset()?)
     } else {
@@ -374,10 +377,10 @@ fn append_part(fields: &mut FieldReader<'_>) -> Result<AppendPart, FieldError> {
 }
 
 fn fill_bodies(change: &mut Change, bulk: Vec<Bytes>) -> Result<(), CommandError> {
-    let parts = match change {
-        Change::Append(append) => append.parts.as_mut_slice(),
-        _ => &mut [],
-    };
+    let mut parts: &mut [AppendPart] = &mut [];
+    if let Change::Append(append) = change {
+        parts = &mut append.parts;
+    }
     if parts.len() != bulk.len() {
         return Err(CommandError::Bulk {
             expected: parts.len(),

@@ -6,9 +6,7 @@
 use varvelog_store::{Offset, PartitionId, TopicId};
 
 use super::applied::Outcome;
-use super::command::{
-    Change, CommitOffsets, CreateGroup, CreateTopic, GroupTopic, OffsetCommit,
-};
+use super::command::{Change, CommitOffsets, CreateGroup, CreateTopic, GroupTopic, OffsetCommit};
 use super::refusal::{GroupRefusal, QuotaRefusal, Refusal};
 use super::request::{ChangeDone, ChangeRequest, CommitRequest, StartAt};
 use super::settings::{GroupSettings, TopicSettings};
@@ -30,7 +28,11 @@ pub struct CountLimits {
 
 impl Default for CountLimits {
     fn default() -> Self {
-        Self { topics: 1_000, partitions: 10_000, groups: 10_000 }
+        Self {
+            topics: 1_000,
+            partitions: 10_000,
+            groups: 10_000,
+        }
     }
 }
 
@@ -46,53 +48,76 @@ pub fn decide(
     limits: &CountLimits,
 ) -> Result<Vec<Change>, Refusal> {
     let change = match request {
-        ChangeRequest::CreateTopic { name, partitions, settings } => {
-            create_topic(state, (name, *partitions, settings), dice, limits)?
-        }
+        ChangeRequest::CreateTopic {
+            name,
+            partitions,
+            settings,
+        } => create_topic(state, (name, *partitions, settings), dice, limits)?,
         ChangeRequest::UpdateTopic { name, settings } => {
-            let topic = own_topic(state, name)?.id;
-            Change::UpdateTopic { topic, settings: settings.clone() }
+            let (topic, settings) = (own_topic(state, name)?.id, settings.clone());
+            Change::UpdateTopic { topic, settings }
         }
         ChangeRequest::AddPartitions { name, total } => {
-            let topic = own_topic(state, name)?;
-            let more = total.saturating_sub(topic.partition_count());
-            check_partition_quota(state, more, limits)?;
-            Change::AddPartitions { topic: topic.id, total: *total }
+            add_partitions(state, name, *total, limits)?
         }
         ChangeRequest::DeleteTopic { name, force } => {
-            Change::DeleteTopic { topic: own_topic(state, name)?.id, force: *force }
+            let (topic, force) = (own_topic(state, name)?.id, *force);
+            Change::DeleteTopic { topic, force }
         }
-        ChangeRequest::DeleteRecords { name, partition, before } => {
+        ChangeRequest::DeleteRecords {
+            name,
+            partition,
+            before,
+        } => {
             let topic = own_topic(state, name)?.id;
-            let partition = PartitionId { topic, partition: *partition };
-            Change::MoveLogStart { partition, start: *before }
+            let partition = PartitionId {
+                topic,
+                partition: *partition,
+            };
+            Change::MoveLogStart {
+                partition,
+                start: *before,
+            }
         }
         ChangeRequest::InitProducer { name } => Change::InitProducer { name: name.clone() },
-        ChangeRequest::CreateGroup { name, topics, settings, start } => {
+        ChangeRequest::CreateGroup {
+            name,
+            topics,
+            settings,
+            start,
+        } => {
             let topics = group_topics(state, name, topics, start, dice)?;
             create_group(state, name, settings, topics, limits)?
         }
         ChangeRequest::UpdateGroup { name, settings } => {
-            Change::UpdateGroup { group: name.clone(), settings: settings.clone() }
+            let (group, settings) = (name.clone(), settings.clone());
+            Change::UpdateGroup { group, settings }
         }
-        ChangeRequest::DeleteGroup { name, purge_dead_letters } => {
-            check_idle(state, name, sessions_live)?;
-            let purge_dead_letters = *purge_dead_letters;
-            Change::DeleteGroup { group: name.clone(), purge_dead_letters }
-        }
-        ChangeRequest::CommitOffsets { group, offsets, member } => {
+        ChangeRequest::DeleteGroup {
+            name,
+            purge_dead_letters,
+        } => delete_group(state, name, *purge_dead_letters, sessions_live)?,
+        ChangeRequest::CommitOffsets {
+            group,
+            offsets,
+            member,
+        } => {
             if state.groups.get(group).is_none() {
                 return commit_to_new_group(state, (group, offsets), dice, limits);
             }
-            let offsets = resolve_commits(state, offsets)?;
-            let may_move_back = member.is_some();
-            Change::CommitOffsets(CommitOffsets { group: group.clone(), offsets, may_move_back })
+            commit(state, group, offsets, member.is_some())?
         }
-        ChangeRequest::ResetOffsets { group, positions, force } => {
-            if !force {
-                check_idle(state, group, sessions_live)?;
-            }
-            Change::ResetOffsets { group: group.clone(), positions: positions.clone() }
+        ChangeRequest::ResetOffsets {
+            group,
+            positions,
+            force,
+        } => {
+            let live = if *force {
+                &|_: &GroupName| 0
+            } else {
+                sessions_live
+            };
+            reset_offsets(state, group, positions, live)?
         }
     };
     state.check(&change, state.broker.stamp())?;
@@ -112,7 +137,10 @@ pub fn answer(request: &ChangeRequest, outcomes: &[Outcome]) -> ChangeDone {
             ChangeDone::LogStart(*start)
         }
         (ChangeRequest::InitProducer { .. }, Some(Outcome::Producer { id, epoch })) => {
-            ChangeDone::Producer { id: *id, epoch: *epoch }
+            ChangeDone::Producer {
+                id: *id,
+                epoch: *epoch,
+            }
         }
         (ChangeRequest::ResetOffsets { .. }, Some(Outcome::Moved(moved))) => {
             ChangeDone::Moved(moved.clone())
@@ -131,7 +159,10 @@ pub fn preview(state: &State, change: &Change) -> Outcome {
             Outcome::Topic(*topic)
         }
         Change::MoveLogStart { partition, start } => {
-            let now = state.topics.partition(*partition).map(super::partitions::Partition::start);
+            let now = state
+                .topics
+                .partition(*partition)
+                .map(super::partitions::Partition::start);
             Outcome::LogStart(now.unwrap_or_default().max(*start))
         }
         Change::InitProducer { name } => {
@@ -169,7 +200,8 @@ pub fn group_topics(
     let mut found: Vec<GroupTopic> = Vec::with_capacity(topics.len());
     for name in topics {
         let topic = own_topic(state, name)?;
-        let has = |group: &super::durable_groups::DurableGroup| group.topics.contains_key(&topic.id);
+        let has =
+            |group: &super::durable_groups::DurableGroup| group.topics.contains_key(&topic.id);
         let is_known = state.groups.get(group).is_some_and(has);
         if !is_known && found.iter().all(|new| new.topic != topic.id) {
             found.push(GroupTopic {
@@ -192,7 +224,11 @@ pub fn create_group(
     limits: &CountLimits,
 ) -> Result<Change, Refusal> {
     let (group, settings) = (name.clone(), settings.clone());
-    let change = Change::CreateGroup(CreateGroup { group, settings, topics });
+    let change = Change::CreateGroup(CreateGroup {
+        group,
+        settings,
+        topics,
+    });
     state.check(&change, state.broker.stamp())?;
     check_quota("groups", state.groups.count(), 1, limits.groups)?;
     Ok(change)
@@ -206,11 +242,71 @@ fn create_topic(
 ) -> Result<Change, Refusal> {
     let topic = TopicId(dice());
     let (name, settings) = (name.clone(), settings.clone());
-    let change = Change::CreateTopic(CreateTopic { topic, name, partitions, settings });
+    let change = Change::CreateTopic(CreateTopic {
+        topic,
+        name,
+        partitions,
+        settings,
+    });
     state.check(&change, state.broker.stamp())?;
     check_quota("topics", state.topics.counts().topics, 1, limits.topics)?;
     check_partition_quota(state, partitions, limits)?;
     Ok(change)
+}
+
+fn add_partitions(
+    state: &State,
+    name: &TopicName,
+    total: u32,
+    limits: &CountLimits,
+) -> Result<Change, Refusal> {
+    let topic = own_topic(state, name)?;
+    let more = total.saturating_sub(topic.partition_count());
+    check_partition_quota(state, more, limits)?;
+    Ok(Change::AddPartitions {
+        topic: topic.id,
+        total,
+    })
+}
+
+fn commit(
+    state: &State,
+    group: &GroupName,
+    offsets: &[CommitRequest],
+    may_move_back: bool,
+) -> Result<Change, Refusal> {
+    let offsets = resolve_commits(state, offsets)?;
+    let group = group.clone();
+    Ok(Change::CommitOffsets(CommitOffsets {
+        group,
+        offsets,
+        may_move_back,
+    }))
+}
+
+fn delete_group(
+    state: &State,
+    group: &GroupName,
+    purge_dead_letters: bool,
+    sessions_live: &dyn Fn(&GroupName) -> u32,
+) -> Result<Change, Refusal> {
+    check_idle(state, group, sessions_live)?;
+    let group = group.clone();
+    Ok(Change::DeleteGroup {
+        group,
+        purge_dead_letters,
+    })
+}
+
+fn reset_offsets(
+    state: &State,
+    group: &GroupName,
+    positions: &[(PartitionId, Offset)],
+    sessions_live: &dyn Fn(&GroupName) -> u32,
+) -> Result<Change, Refusal> {
+    check_idle(state, group, sessions_live)?;
+    let (group, positions) = (group.clone(), positions.to_vec());
+    Ok(Change::ResetOffsets { group, positions })
 }
 
 fn commit_to_new_group(
@@ -230,19 +326,27 @@ fn commit_to_new_group(
     }
     let create = create_group(state, group, &GroupSettings::default(), topics, limits)?;
     let group = group.clone();
-    let commit = CommitOffsets { group, offsets, may_move_back: false };
+    let commit = CommitOffsets {
+        group,
+        offsets,
+        may_move_back: false,
+    };
     Ok(vec![create, Change::CommitOffsets(commit)])
 }
 
-fn resolve_commits(
-    state: &State,
-    offsets: &[CommitRequest],
-) -> Result<Vec<OffsetCommit>, Refusal> {
+fn resolve_commits(state: &State, offsets: &[CommitRequest]) -> Result<Vec<OffsetCommit>, Refusal> {
     let resolve = |wanted: &CommitRequest| {
         let topic = state.topics.find_name(&wanted.topic)?.id;
-        let partition = PartitionId { topic, partition: wanted.partition };
+        let partition = PartitionId {
+            topic,
+            partition: wanted.partition,
+        };
         let metadata = wanted.metadata.clone();
-        Ok(OffsetCommit { partition, offset: wanted.offset, metadata })
+        Ok(OffsetCommit {
+            partition,
+            offset: wanted.offset,
+            metadata,
+        })
     };
     offsets.iter().map(resolve).collect()
 }
@@ -262,7 +366,9 @@ fn moves(
     group: &GroupName,
     positions: &[(PartitionId, Offset)],
 ) -> Vec<(PartitionId, Offset, Offset)> {
-    let Some(group) = state.groups.get(group) else { return Vec::new() };
+    let Some(group) = state.groups.get(group) else {
+        return Vec::new();
+    };
     let moved = |(id, wanted): &(PartitionId, Offset)| {
         let partition = state.topics.partition(*id)?;
         let to = (*wanted).clamp(partition.start(), partition.next());
@@ -287,7 +393,11 @@ fn check_idle(
     state.groups.find(group)?;
     match sessions_live(group) {
         0 => Ok(()),
-        members => Err(GroupRefusal::NotEmpty { group: group.to_string(), members }.into()),
+        members => Err(GroupRefusal::NotEmpty {
+            group: group.to_string(),
+            members,
+        }
+        .into()),
     }
 }
 
@@ -300,5 +410,10 @@ fn check_quota(what: &'static str, current: u64, more: u64, limit: u64) -> Resul
     if more == 0 || current.saturating_add(more) <= limit {
         return Ok(());
     }
-    Err(QuotaRefusal { what, limit, current }.into())
+    Err(QuotaRefusal {
+        what,
+        limit,
+        current,
+    }
+    .into())
 }

@@ -7,9 +7,11 @@ use varvelog_store::{Offset, PartitionId, TopicId, WallMs};
 
 use super::ack_set::AckSet;
 use super::command::Stamp;
+use super::fields::holds;
+use super::partitions::Partition;
 use super::refusal::{GroupRefusal, Refusal};
 use super::settings::GroupSettings;
-use super::topics::{Topic, Topics};
+use super::topics::{Derived, DerivedKind, Topic, Topics};
 use crate::names::GroupName;
 
 /// How far beyond the low watermark records may be settled.
@@ -110,6 +112,19 @@ impl Progress {
             self.low = self.done.advance(start);
         }
     }
+
+    fn verify(&self, partition: &Partition) -> Result<(), &'static str> {
+        self.done.verify()?;
+        let within = partition.start() <= self.low && self.low <= partition.next();
+        holds(within, "a low watermark lies outside its log")?;
+        let first = self.done.first_present(Offset::ZERO);
+        holds(
+            first.is_none_or(|first| first > self.low),
+            "the low watermark is done",
+        )?;
+        let beyond = self.done.first_present(partition.next());
+        holds(beyond.is_none(), "a record is done that is not there")
+    }
 }
 
 /// A topic of a group.
@@ -121,6 +136,35 @@ pub struct GroupReads {
     pub dead_letter: TopicId,
     /// By number; as many as the topic has.
     pub partitions: Vec<Progress>,
+}
+
+impl GroupReads {
+    fn verify(
+        &self,
+        group: &GroupName,
+        topic: &Topic,
+        topics: &Topics,
+    ) -> Result<(), &'static str> {
+        holds(topic.derived.is_none(), "a group reads a derived topic")?;
+        let equal = self.partitions.len() == topic.partitions.len();
+        holds(equal, "a group has other partitions than its topic")?;
+        let kinds = [DerivedKind::Retry, DerivedKind::DeadLetter];
+        for (kind, id) in kinds.into_iter().zip([self.retry, self.dead_letter]) {
+            let derived = topics
+                .by_id(id)
+                .and_then(|derived| derived.derived.as_ref());
+            let expected = Derived {
+                group: group.clone(),
+                source: topic.id,
+                kind,
+            };
+            holds(derived == Some(&expected), "a group lacks a derived topic")?;
+        }
+        for (progress, partition) in self.partitions.iter().zip(&topic.partitions) {
+            progress.verify(partition)?;
+        }
+        Ok(())
+    }
 }
 
 /// A group.
@@ -272,33 +316,20 @@ impl Groups {
         }
     }
 
-    pub(super) fn check_invariants(&self, topics: &Topics) {
+    /// What must hold and does not, if anything.
+    pub(super) fn verify(&self, topics: &Topics) -> Result<(), &'static str> {
         for (name, group) in &self.by_name {
-            assert_eq!(name, &group.name);
+            holds(name == &group.name, "a group stands under another name")?;
             for (id, reads) in &group.topics {
                 let topic = topics
                     .by_id(*id)
-                    .expect("a group reads topics that are there");
-                assert!(topic.derived.is_none(), "a group reads no derived topic");
-                assert!(
-                    self.readers
-                        .get(id)
-                        .is_some_and(|names| names.contains(name))
-                );
-                assert_eq!(reads.partitions.len(), topic.partitions.len());
-                for derived in [reads.retry, reads.dead_letter] {
-                    let derived = topics.by_id(derived).expect("derived topics are there");
-                    let from = derived.derived.as_ref().expect("it is derived");
-                    assert!(from.group == *name && from.source == *id);
-                }
-                for (progress, partition) in reads.partitions.iter().zip(&topic.partitions) {
-                    progress.done.check_invariants();
-                    assert!(partition.start() <= progress.low && progress.low <= partition.next());
-                    let low_is_done = progress.done.contains(progress.low);
-                    assert!(!low_is_done, "the low watermark is not done");
-                    assert_eq!(progress.done.count_in(Offset::ZERO, progress.low), 0);
-                    assert_eq!(progress.done.first_present(partition.next()), None);
-                }
+                    .ok_or("a group reads a topic that is gone")?;
+                let listed = self
+                    .readers
+                    .get(id)
+                    .is_some_and(|names| names.contains(name));
+                holds(listed, "a reader of a topic is not known from it")?;
+                reads.verify(name, topic, topics)?;
             }
         }
         for (topic, names) in &self.readers {
@@ -306,7 +337,9 @@ impl Groups {
                 self.get(name)
                     .is_some_and(|group| group.topics.contains_key(topic))
             };
-            assert!(!names.is_empty() && names.iter().all(reads));
+            let right = !names.is_empty() && names.iter().all(reads);
+            holds(right, "a topic knows of a reader that does not read it")?;
         }
+        Ok(())
     }
 }

@@ -14,6 +14,11 @@ pub(super) enum FieldError {
     Value(&'static str),
 }
 
+/// For checks of what must hold: the text, unless it does.
+pub(super) fn holds(condition: bool, text: &'static str) -> Result<(), &'static str> {
+    if condition { Ok(()) } else { Err(text) }
+}
+
 /// Writes fields behind each other.
 #[derive(Debug, Default)]
 pub(super) struct FieldWriter {

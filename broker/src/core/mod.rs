@@ -23,6 +23,7 @@ pub mod refusal;
 pub mod request;
 pub mod request_ids;
 pub mod settings;
+pub mod snapshot;
 pub mod state;
 mod topic_changes;
 pub mod topics;

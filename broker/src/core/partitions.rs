@@ -2,6 +2,8 @@
 
 use varvelog_store::{Epoch, Offset, PartitionId, TopicId, WallMs};
 
+use super::fields::holds;
+
 /// How many shards there are.
 pub const SHARDS: u8 = 16;
 /// Most epochs remembered of a partition; the oldest go first.
@@ -113,16 +115,17 @@ impl Partition {
         self.epochs.drain(..after.saturating_sub(1));
     }
 
-    pub(super) fn check_invariants(&self) {
-        assert!(
-            self.start <= self.next,
-            "a log starts behind its end: {self:?}"
-        );
-        assert!(self.shard < SHARDS, "there is no such shard: {self:?}");
-        assert!(!self.epochs.is_empty(), "a partition has an epoch");
-        assert!(self.epochs.len() <= EPOCHS_MAX, "epochs are bounded");
+    /// What must hold and does not, if anything.
+    pub(super) fn verify(&self) -> Result<(), &'static str> {
+        holds(self.start <= self.next, "a log starts behind its end")?;
+        holds(self.shard < SHARDS, "there is no such shard")?;
+        holds(
+            self.epochs.len() <= EPOCHS_MAX,
+            "more epochs than are remembered",
+        )?;
         let rising = self.epochs.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1);
-        assert!(rising, "epochs and their offsets rise: {self:?}");
-        assert!(self.epochs.last().is_some_and(|last| last.1 <= self.next));
+        holds(rising, "epochs and their first offsets do not rise")?;
+        let last = self.epochs.last().is_some_and(|last| last.1 <= self.next);
+        holds(last, "the last epoch begins behind the end of the log")
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use varvelog_store::batch::ProducerStamp;
 use varvelog_store::{Offset, PartitionId, TopicId, WallMs};
 
+use super::fields::holds;
 use super::refusal::{AppendRefusal, QuotaRefusal, Refusal};
 
 /// Batches remembered of a producer on a partition.
@@ -344,43 +345,42 @@ impl Producers {
         }
     }
 
-    pub(super) fn check_invariants(&self) {
-        let indexed: BTreeSet<_> = self
-            .by_id
-            .iter()
-            .map(|(id, producer)| (producer.used_indexed, *id))
-            .collect();
-        assert_eq!(
-            indexed, self.by_use,
-            "each id stands once in the order of use"
-        );
+    /// What must hold and does not, if anything.
+    pub(super) fn verify(&self) -> Result<(), &'static str> {
+        holds(
+            self.by_use.len() == self.by_id.len(),
+            "the order of use has other producers",
+        )?;
+        let mut histories = 0;
         for (id, producer) in &self.by_id {
-            assert!(
-                producer.used_indexed <= producer.used,
-                "use is indexed late, never early"
-            );
-            if !producer.name.is_empty() {
-                assert_eq!(self.by_name.get(&producer.name), Some(id));
-            }
+            holds(
+                *id >= 0 && producer.epoch >= 0,
+                "a producer id or epoch is negative",
+            )?;
+            let indexed = self.by_use.contains(&(producer.used_indexed, *id));
+            let indexed = indexed && producer.used_indexed <= producer.used;
+            holds(indexed, "the order of use has a producer at another time")?;
+            let named = producer.name.is_empty() || self.by_name.get(&producer.name) == Some(id);
+            holds(named, "two producers have one name")?;
             for partition in &producer.partitions {
-                let history = self.history(*partition, *id).expect("a history is there");
-                assert!(history.epoch <= producer.epoch && history.len >= 1);
-                assert!(usize::from(history.len) <= BATCHES_REMEMBERED);
+                let history = self
+                    .history(*partition, *id)
+                    .ok_or("a history is missing")?;
+                let fits = (0..=producer.epoch).contains(&history.epoch);
+                holds(fits, "a history is of an epoch that was not given out")?;
+                holds(!history.marks().is_empty(), "a history has no batch")?;
+                histories += 1;
             }
         }
-        assert!(self.by_name.values().all(|id| self.by_id.contains_key(id)));
-        let histories: usize = self.histories.values().map(BTreeMap::len).sum();
-        let from_ids: usize = self
-            .by_id
+        let known = self.by_name.values().all(|id| self.by_id.contains_key(id));
+        holds(known, "a name leads to no producer")?;
+        let filled = self
+            .histories
             .values()
-            .map(|known| known.partitions.len())
-            .sum();
-        assert_eq!(histories, from_ids, "every history belongs to a known id");
-        assert!(
-            self.histories
-                .values()
-                .all(|of_partition| !of_partition.is_empty())
-        );
+            .all(|of_partition| !of_partition.is_empty());
+        holds(filled, "a partition is listed without a history")?;
+        let all = self.histories.values().map(BTreeMap::len).sum::<usize>();
+        holds(all == histories, "a history belongs to no producer")
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use varvelog_store::TopicId;
 
+use super::fields::holds;
 use super::request::PartAppended;
 
 /// How long an id is remembered, in milliseconds of running time.
@@ -44,6 +45,12 @@ struct OfTopic {
 }
 
 impl OfTopic {
+    fn push(&mut self, id: &str, request: Remembered) {
+        let id: Arc<str> = id.into();
+        self.queue.push_back((request.running_ms, Arc::clone(&id)));
+        self.by_id.insert(id, request);
+    }
+
     fn forget(&mut self, running_ms: u64, at_most: usize) {
         for _ in 0..at_most {
             match self.queue.front() {
@@ -89,11 +96,7 @@ impl RequestIds {
     pub(super) fn insert(&mut self, topic: TopicId, id: &str, request: Remembered) {
         let of_topic = self.topics.entry(topic).or_default();
         of_topic.forget(request.running_ms, FORGOTTEN_AT_ONCE);
-        let id: Arc<str> = id.into();
-        of_topic
-            .queue
-            .push_back((request.running_ms, Arc::clone(&id)));
-        of_topic.by_id.insert(id, request);
+        of_topic.push(id, request);
     }
 
     /// Forgets all that is past its time.
@@ -123,14 +126,34 @@ impl RequestIds {
         })
     }
 
-    pub(super) fn check_invariants(&self) {
-        for (topic, of_topic) in &self.topics {
-            assert!(
-                of_topic.queue.iter().is_sorted_by_key(|entry| entry.0),
-                "oldest first"
-            );
-            let found = self.of_topic(*topic).count();
-            assert_eq!(found, of_topic.by_id.len(), "every id stands in the queue");
+    /// Takes in the next one of a snapshot; false if it is not in order or is there already.
+    pub(super) fn restore(
+        &mut self,
+        topic: TopicId,
+        id: &str,
+        request: Remembered,
+        last_ms: &mut u64,
+    ) -> bool {
+        let of_topic = self.topics.entry(topic).or_default();
+        if request.running_ms < *last_ms || of_topic.by_id.contains_key(id) {
+            return false;
         }
+        *last_ms = request.running_ms;
+        of_topic.push(id, request);
+        true
+    }
+
+    /// What must hold and does not, if anything.
+    pub(super) fn verify(&self) -> Result<(), &'static str> {
+        for (topic, of_topic) in &self.topics {
+            let in_order = of_topic.queue.iter().is_sorted_by_key(|entry| entry.0);
+            holds(in_order, "request ids are not in order")?;
+            let found = self.of_topic(*topic).count();
+            holds(
+                found == of_topic.by_id.len(),
+                "a request id is remembered for ever",
+            )?;
+        }
+        Ok(())
     }
 }

@@ -10,8 +10,9 @@ use varvelog_store::{Epoch, PartitionId, Sequence, WallMs};
 use super::applied::{Applied, Effect, Outcome};
 use super::command::{Change, Command, Stamp};
 use super::durable_groups::Groups;
+use super::fields::holds;
 use super::partitions::Partition;
-use super::producers::Producers;
+use super::producers::{Batches, Producers};
 use super::refusal::Refusal;
 use super::request_ids::RequestIds;
 use super::topics::Topics;
@@ -120,11 +121,11 @@ impl State {
     /// Applies a committed command. Asserts the predictions of an append.
     pub fn apply(&mut self, sequence: Sequence, command: &Command) -> Applied {
         let stamp = self.broker.not_before(command.stamp);
-        let result = match &command.change {
-            Change::Append(append) => self.apply_append(append, stamp),
-            change => self
-                .check(change, stamp)
-                .map(|()| self.carry_out(change, stamp)),
+        let result = if let Change::Append(append) = &command.change {
+            self.apply_append(append, stamp)
+        } else {
+            let checked = self.check(&command.change, stamp);
+            checked.map(|()| self.carry_out(&command.change, stamp))
         };
         self.broker.stamp = stamp;
         self.broker.applied = sequence;
@@ -196,27 +197,37 @@ impl State {
 
     /// Asserts what must always hold. Walks everything: for tests and debugging.
     pub fn check_invariants(&self) {
-        self.topics.check_invariants();
-        self.producers.check_invariants();
-        self.requests.check_invariants();
-        self.groups.check_invariants(&self.topics);
-        let last = self
-            .producers
-            .by_id
-            .last_key_value()
-            .map_or(-1, |(id, _)| *id);
-        assert!(last < self.broker.producer_ids, "ids known were given out");
-        let groups = self.groups.iter().map(|group| group.id);
-        assert!(
-            groups.max().unwrap_or(0) <= self.broker.group_ids,
-            "ids known were given out"
-        );
-        let mut owners = self.producers.histories.keys();
-        assert!(owners.all(|at| self.topics.partition(*at).is_some()));
-        assert!(
-            self.requests
-                .topics()
-                .all(|topic| self.topics.by_id(topic).is_some())
-        );
+        assert_eq!(self.verify(), Ok(()));
+    }
+
+    /// What must hold and does not, if anything.
+    pub(super) fn verify(&self) -> Result<(), &'static str> {
+        self.topics.verify()?;
+        self.producers.verify()?;
+        self.requests.verify()?;
+        self.groups.verify(&self.topics)?;
+        let last = self.producers.by_id.last_key_value();
+        let given = last.is_none_or(|(id, _)| *id < self.broker.producer_ids);
+        holds(
+            given && self.broker.producer_ids >= 0,
+            "a producer id was never given out",
+        )?;
+        let last = self.groups.iter().map(|group| group.id).max().unwrap_or(0);
+        holds(
+            last <= self.broker.group_ids,
+            "a group id was never given out",
+        )?;
+        for (at, histories) in &self.producers.histories {
+            let partition = self
+                .topics
+                .partition(*at)
+                .ok_or("a history has no partition")?;
+            let mut marks = histories.values().flat_map(Batches::marks);
+            let within = marks.all(|mark| mark.base_offset < partition.next());
+            holds(within, "a history goes beyond the end of its log")?;
+        }
+        let mut owners = self.requests.topics();
+        let owned = owners.all(|topic| self.topics.by_id(topic).is_some());
+        holds(owned, "a request id has no topic")
     }
 }

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use varvelog_store::{PartitionId, TopicId, WallMs};
 
 use super::command::Stamp;
+use super::derived::shards_of;
+use super::fields::holds;
 use super::partitions::Partition;
 use super::refusal::{Refusal, TopicRefusal};
 use super::settings::TopicSettings;
@@ -69,7 +71,7 @@ impl Topic {
         self.partitions
             .iter()
             .map(|partition| partition.next.since(partition.start))
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 }
 
@@ -247,43 +249,63 @@ impl Topics {
         }
     }
 
-    pub(super) fn check_invariants(&self) {
-        assert_eq!(
-            self.by_id.len(),
-            self.by_name.len(),
-            "every topic has one name"
-        );
+    /// What must hold and does not, if anything.
+    pub(super) fn verify(&self) -> Result<(), &'static str> {
+        holds(
+            self.by_id.len() == self.by_name.len(),
+            "two topics have one name",
+        )?;
         for topic in self.by_id.values() {
-            assert_eq!(self.by_name.get(&topic.name), Some(&topic.id));
-            assert!(
+            holds(
+                self.by_name.get(&topic.name) == Some(&topic.id),
+                "a name leads elsewhere",
+            )?;
+            holds(
                 !self.deleted.contains_key(&topic.id),
-                "deleted ids do not come back"
-            );
-            assert!(!topic.partitions.is_empty(), "a topic has a partition");
-            topic
-                .partitions
-                .iter()
-                .for_each(Partition::check_invariants);
-            if let Some(derived) = &topic.derived {
+                "a topic is deleted and there",
+            )?;
+            holds(!topic.partitions.is_empty(), "a topic has no partition")?;
+            topic.partitions.iter().try_for_each(Partition::verify)?;
+            let derived = &topic.derived;
+            holds(
+                derived.is_some() == topic.name.is_derived(),
+                "a name does not fit its topic",
+            )?;
+            if let Some(derived) = derived {
                 let source = self
                     .by_id(derived.source)
-                    .expect("a derived topic has a source");
-                assert!(
+                    .ok_or("a derived topic has no source")?;
+                holds(
                     source.derived.is_none(),
-                    "nothing derives from a derived topic"
-                );
-                assert_eq!(source.partition_count(), topic.partition_count());
-                assert!(self.derived_of(source.id).any(|other| other.id == topic.id));
+                    "a topic derives from a derived one",
+                )?;
+                let name = derived.kind.name(&source.name, &derived.group);
+                holds(
+                    name.as_ref() == Ok(&topic.name),
+                    "a derived topic has another's name",
+                )?;
+                let same = shards_of(source).eq(shards_of(topic));
+                holds(same, "a derived topic has other partitions than its source")?;
+                let listed = self.derived_of.get(&source.id);
+                let listed = listed.is_some_and(|ids| ids.contains(&topic.id));
+                holds(listed, "a derived topic is not known from its source")?;
             }
         }
+        let derived = self
+            .by_id
+            .values()
+            .filter(|topic| topic.derived.is_some())
+            .count();
+        let listed = self.derived_of.values().map(BTreeSet::len).sum::<usize>();
+        holds(
+            listed == derived,
+            "a derived topic that is gone is known from its source",
+        )?;
         let mut counted = Self::default();
         self.by_id
             .values()
             .for_each(|topic| counted.count(topic, u64::saturating_add));
-        assert_eq!(
-            counted.counts, self.counts,
-            "counts agree with what is there"
-        );
+        holds(counted.counts == self.counts, "topics are miscounted")
     }
 }
 

@@ -1,0 +1,15 @@
+//! The durable state as bytes, for checkpoints; the layout is in `log-store/FORMAT.md`,
+//! "Snapshot".
+//!
+//! The same state always gives the same bytes. What is decoded is checked as a whole before it is
+//! used, so that bytes which no encoder wrote are an error and not a broken state.
+
+mod error;
+mod groups;
+mod producers;
+mod requests;
+mod state;
+mod topics;
+
+pub use error::SnapshotError;
+pub use state::SNAPSHOT_VERSION;
