@@ -312,18 +312,12 @@ fn the_template_lists_every_key_and_sets_nothing() {
 
 #[test]
 fn the_template_with_every_key_switched_on_is_the_default() {
-    let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ");
-    let text: String = template()
-        .lines()
-        .map(|line| {
-            if is_key(line) {
-                line.trim_start_matches('#')
-            } else {
-                line
-            }
-        })
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let switched_on = |line: &str| match line.strip_prefix('#') {
+        Some(key) if !key.starts_with(' ') => format!("{key}\n"),
+        _ => format!("{line}\n"),
+    };
+    let text: Vec<String> = template().lines().map(switched_on).collect();
+    let text = text.concat();
     let config = Config::load(&with_file(&text)).unwrap();
     let default = Config::load(&Sources::default()).unwrap();
     for (set, unset) in config.entries().iter().zip(default.entries()) {
