@@ -1,2 +1,7 @@
-//! Varvelog.
-fn main() {}
+//! The `varvelog` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    varvelog_cli::main()
+}

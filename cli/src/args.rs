@@ -1,0 +1,91 @@
+//! The tree of commands and the options that all of them take.
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::output::Format;
+use crate::{cluster, completions, config, group, man, parse, proto, tail, topic};
+
+/// A commit log with the manners of a work queue, in one binary.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "varvelog",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 fine, 1 failure, 2 usage, 3 not found, 4 precondition or \
+                  conflict, 5 unavailable, 6 denied, 7 timeout, 8 partly failed, 10 unhealthy, \
+                  65 damaged data, 74 failed sync, 130 interrupted."
+)]
+pub struct Cli {
+    /// For every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// The broker: host:port or a URL
+    #[arg(
+        long,
+        global = true,
+        env = "VARVELOG_SERVER",
+        default_value = "127.0.0.1:7461",
+        value_name = "HOST:PORT"
+    )]
+    pub server: String,
+    /// How long one call may take
+    #[arg(
+        long,
+        global = true,
+        env = "VARVELOG_TIMEOUT",
+        default_value = "30s",
+        value_parser = parse::duration,
+        value_name = "DURATION"
+    )]
+    pub timeout: Duration,
+    /// Form of the output; table on a terminal, else jsonl
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    pub output: Option<Format>,
+    /// No colours; NO_COLOR does the same
+    #[arg(long, global = true)]
+    pub no_color: bool,
+    /// Only errors on standard error
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// More on standard error; twice for still more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// Every command.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Make, show, change and delete topics
+    #[command(subcommand)]
+    Topic(topic::Command),
+    /// Show the last records of topics and follow them
+    Tail(tail::TailArgs),
+    /// Show, move and delete consumer groups
+    #[command(subcommand)]
+    Group(group::Command),
+    /// Ask the broker about itself
+    #[command(subcommand)]
+    Cluster(cluster::Command),
+    /// Check and show the broker's configuration
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Write the API contract, the .proto files, to a folder
+    Proto(proto::ProtoArgs),
+    /// Print shell completions
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page, or write all of them to a folder
+    Man(man::ManArgs),
+}

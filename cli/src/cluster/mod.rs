@@ -1,0 +1,8 @@
+//! `varvelog cluster`: the broker itself.
+
+mod command;
+mod health;
+mod info;
+
+pub use command::Command;
+pub(crate) use command::run;

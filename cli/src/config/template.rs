@@ -1,0 +1,15 @@
+//! `varvelog config template`.
+
+use clap::Args;
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Arguments.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct TemplateArgs {}
+
+pub(crate) fn run(_: TemplateArgs, context: &mut Context) -> Result<(), Failure> {
+    context.output.raw(varvelog_broker::config::template().as_bytes())?;
+    Ok(context.output.flush()?)
+}

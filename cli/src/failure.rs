@@ -1,0 +1,224 @@
+//! A command that failed: the cause, the broker's reason, and what to try next.
+
+use std::fmt;
+use std::io;
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use crate::exit::Exit;
+
+/// Why a command ended without doing all it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What the program exits with.
+    pub exit: Exit,
+    /// The cause, for people. Empty: nothing is printed.
+    pub message: String,
+    /// The broker's reason, such as `TOPIC_NOT_FOUND`.
+    pub reason: Option<String>,
+    /// The next command to try.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure without reason or hint.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), reason: None, hint: None }
+    }
+
+    /// The command line was wrong in a way that its definition cannot express.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// An end that needs no words.
+    pub fn silent(exit: Exit) -> Self {
+        Self::new(exit, "")
+    }
+
+    /// With the next command to try.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Something on this machine: a file, standard input.
+    pub fn io(what: &str, error: &io::Error) -> Self {
+        let exit = if error.kind() == io::ErrorKind::NotFound {
+            Exit::NotFound
+        } else {
+            Exit::Failed
+        };
+        Self::new(exit, format!("{what}: {error}"))
+    }
+
+    /// A call to `server` that failed.
+    pub fn call(status: &Status, server: &str) -> Self {
+        if let Some(cause) = transport_cause(status) {
+            return Self::unreachable(server, &cause);
+        }
+        let mut message = if status.message().is_empty() {
+            format!("the broker answered {:?}", status.code())
+        } else {
+            status.message().to_owned()
+        };
+        if let Some(bad) = status.get_details_bad_request() {
+            for violation in bad.field_violations {
+                if !message.contains(&violation.description) {
+                    message = format!("{message}\n  {}: {}", violation.field, violation.description);
+                }
+            }
+        }
+        let reason = status.get_details_error_info().map(|info| info.reason);
+        let wait = status.get_details_retry_info().and_then(|info| info.retry_delay);
+        let hint = match wait {
+            Some(wait) => Some(format!("again in {}", humantime::format_duration(wait))),
+            None => next_command(reason.as_deref(), status.code()).map(str::to_owned),
+        };
+        Self { exit: status.code().into(), message, reason, hint }
+    }
+
+    /// Nobody answers at `server`.
+    pub fn unreachable(server: &str, cause: &str) -> Self {
+        Self::new(Exit::Unavailable, format!("no broker at {server}: {cause}"))
+            .hint("varvelog serve, or --server HOST:PORT for another one")
+    }
+}
+
+/// Writing to standard output failed. A reader that has gone away, as `head` does, is no error.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::silent(Exit::Fine);
+        }
+        Self::new(Exit::Failed, format!("cannot write the output: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        if let Some(reason) = &self.reason {
+            write!(f, " [{reason}]")?;
+        }
+        match &self.hint {
+            Some(hint) => write!(f, "\n  try: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The innermost cause when no connection could be made, or it broke.
+fn transport_cause(status: &Status) -> Option<String> {
+    if status.code() != Code::Unavailable && status.code() != Code::Unknown {
+        return None;
+    }
+    let mut cause = std::error::Error::source(status)?;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    Some(cause.to_string())
+}
+
+fn next_command(reason: Option<&str>, code: Code) -> Option<&'static str> {
+    match reason {
+        Some("TOPIC_NOT_FOUND") => Some("varvelog topic list"),
+        Some("PARTITION_NOT_FOUND") => Some("varvelog topic describe TOPIC"),
+        Some("GROUP_NOT_FOUND") => Some("varvelog group list"),
+        Some("TOPIC_EXISTS") => Some("--if-not-exists, or varvelog topic describe TOPIC"),
+        Some("OFFSET_OUT_OF_RANGE") => Some("varvelog topic describe TOPIC shows what is kept"),
+        Some("GROUP_NOT_EMPTY") => Some("stop its members, see varvelog group describe GROUP"),
+        Some("DEAD_LETTERS_NOT_EMPTY" | "WOULD_REORDER") => Some("--force, if that is acceptable"),
+        Some("BROKER_FENCED") => Some("the broker's log; restart it when the disk is sound"),
+        Some("BACKPRESSURE_DISK") => Some("free space on the broker's data volume"),
+        _ if code == Code::DeadlineExceeded => Some("--timeout with more time"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::Duration;
+
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_cause_reason_and_next_command() {
+        let details = ErrorDetails::with_error_info(
+            "TOPIC_NOT_FOUND",
+            "varvelog",
+            HashMap::<String, String>::new(),
+        );
+        let text = "topic \"ordres\" does not exist, nearest is \"orders\"";
+        let status = Status::with_error_details(Code::NotFound, text, details);
+        let failure = Failure::call(&status, "127.0.0.1:1");
+        assert_eq!(failure.exit, Exit::NotFound);
+        assert_eq!(
+            failure.to_string(),
+            "error: topic \"ordres\" does not exist, nearest is \"orders\" [TOPIC_NOT_FOUND]\n  \
+             try: varvelog topic list"
+        );
+    }
+
+    #[test]
+    fn a_refusal_that_passes_says_when_to_come_back() {
+        let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(1500)));
+        details.set_error_info("BROKER_BUSY", "varvelog", HashMap::<String, String>::new());
+        let status = Status::with_error_details(Code::ResourceExhausted, "busy", details);
+        let failure = Failure::call(&status, "127.0.0.1:1");
+        assert_eq!(failure.exit, Exit::Unavailable);
+        assert_eq!(failure.to_string(), "error: busy [BROKER_BUSY]\n  try: again in 1s 500ms");
+    }
+
+    #[test]
+    fn refused_fields_are_listed_once() {
+        let details = ErrorDetails::with_bad_request_violation("topic.name", "has a blank in it");
+        let status = Status::with_error_details(Code::InvalidArgument, "bad name", details);
+        let failure = Failure::call(&status, "x");
+        assert_eq!(failure.exit, Exit::Usage);
+        assert_eq!(failure.message, "bad name\n  topic.name: has a blank in it");
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_error() {
+        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(failure, Failure::silent(Exit::Fine));
+        let failure = Failure::from(io::Error::from(io::ErrorKind::StorageFull));
+        assert_eq!(failure.exit, Exit::Failed);
+    }
+
+    #[test]
+    fn every_status_code_has_its_exit_code() {
+        let exits: Vec<(i32, u8)> =
+            (0..=16).map(|code| (code, Exit::from(Code::from_i32(code)) as u8)).collect();
+        assert_eq!(
+            exits,
+            [
+                (0, 0),
+                (1, 1),
+                (2, 1),
+                (3, 2),
+                (4, 7),
+                (5, 3),
+                (6, 4),
+                (7, 6),
+                (8, 5),
+                (9, 4),
+                (10, 4),
+                (11, 4),
+                (12, 1),
+                (13, 1),
+                (14, 5),
+                (15, 1),
+                (16, 6)
+            ]
+        );
+    }
+}

@@ -1,0 +1,7 @@
+//! `varvelog tail`: the last records of topics, and those to come.
+
+mod backlog;
+mod command;
+
+pub use command::TailArgs;
+pub(crate) use command::run;
