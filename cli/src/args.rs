@@ -5,7 +5,9 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::output::Format;
-use crate::{cluster, completions, config, group, man, parse, proto, tail, topic};
+use crate::{
+    cluster, completions, config, consume, group, man, parse, produce, proto, tail, topic,
+};
 
 /// A commit log with the manners of a work queue, in one binary.
 #[derive(Clone, Debug, Parser)]
@@ -19,19 +21,19 @@ use crate::{cluster, completions, config, group, man, parse, proto, tail, topic}
                   conflict, 5 unavailable, 6 denied, 7 timeout, 8 partly failed, 10 unhealthy, \
                   65 damaged data, 74 failed sync, 130 interrupted."
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// For every command.
     #[command(flatten)]
-    pub global: Global,
+    pub(crate) global: Global,
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Options of every command")]
-pub struct Global {
+pub(crate) struct Global {
     /// The broker: host:port or a URL
     #[arg(
         long,
@@ -40,7 +42,7 @@ pub struct Global {
         default_value = "127.0.0.1:7461",
         value_name = "HOST:PORT"
     )]
-    pub server: String,
+    pub(crate) server: String,
     /// How long one call may take
     #[arg(
         long,
@@ -50,29 +52,33 @@ pub struct Global {
         value_parser = parse::duration,
         value_name = "DURATION"
     )]
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Form of the output; table on a terminal, else jsonl
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
-    pub output: Option<Format>,
-    /// No colours; NO_COLOR does the same
+    pub(crate) output: Option<Format>,
+    /// No colours; `NO_COLOR` does the same
     #[arg(long, global = true)]
-    pub no_color: bool,
+    pub(crate) no_color: bool,
     /// Only errors on standard error
     #[arg(short, long, global = true)]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     /// More on standard error; twice for still more
     #[arg(short, long, global = true, action = ArgAction::Count)]
-    pub verbose: u8,
+    pub(crate) verbose: u8,
 }
 
 /// Every command.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Make, show, change and delete topics
     #[command(subcommand)]
     Topic(topic::Command),
+    /// Append records, one a line, from standard input or a file
+    Produce(produce::ProduceArgs),
     /// Show the last records of topics and follow them
     Tail(tail::TailArgs),
+    /// Read records in a group, and settle them
+    Consume(consume::ConsumeArgs),
     /// Show, move and delete consumer groups
     #[command(subcommand)]
     Group(group::Command),

@@ -41,10 +41,16 @@ impl Consent {
             return Ok(true);
         }
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-            return Err(Failure::usage("this needs consent, and nobody can be asked here")
-                .hint("the same with --yes, or --dry-run to see the plan only"));
+            return Err(
+                Failure::usage("this needs consent, and nobody can be asked here")
+                    .hint("the same with --yes, or --dry-run to see the plan only"),
+            );
         }
-        if asked(question)? { Ok(true) } else { Err(Failure::new(Exit::Failed, "not done")) }
+        if asked(question)? {
+            Ok(true)
+        } else {
+            Err(Failure::new(Exit::Failed, "not done"))
+        }
     }
 }
 

@@ -21,7 +21,10 @@ impl Context {
     }
 
     pub(crate) fn server(&self) -> Server {
-        Server { name: self.global.server.clone(), timeout: self.global.timeout }
+        Server {
+            name: self.global.server.clone(),
+            timeout: self.global.timeout,
+        }
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection, Failure> {

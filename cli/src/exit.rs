@@ -5,7 +5,7 @@ use std::process::ExitCode;
 /// Exit codes: a contract with scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// Done.
     Fine = 0,
     /// It failed, and no other code says why.
@@ -48,10 +48,9 @@ impl From<tonic::Code> for Exit {
             Code::Ok => Self::Fine,
             Code::InvalidArgument => Self::Usage,
             Code::NotFound => Self::NotFound,
-            Code::AlreadyExists
-            | Code::FailedPrecondition
-            | Code::Aborted
-            | Code::OutOfRange => Self::Conflict,
+            Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted | Code::OutOfRange => {
+                Self::Conflict
+            }
             Code::Unavailable | Code::ResourceExhausted => Self::Unavailable,
             Code::Unauthenticated | Code::PermissionDenied => Self::Denied,
             Code::DeadlineExceeded => Self::Timeout,

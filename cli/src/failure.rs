@@ -1,51 +1,57 @@
 //! A command that failed: the cause, the broker's reason, and what to try next.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 
-use tonic::{Code, Status};
-use tonic_types::StatusExt as _;
+use tonic::Code;
+use varvelog_client::CallError;
 
 use crate::exit::Exit;
 
 /// Why a command ended without doing all it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// What the program exits with.
-    pub exit: Exit,
+    pub(crate) exit: Exit,
     /// The cause, for people. Empty: nothing is printed.
-    pub message: String,
+    pub(crate) message: String,
     /// The broker's reason, such as `TOPIC_NOT_FOUND`.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// The next command to try.
-    pub hint: Option<String>,
+    pub(crate) hint: Option<String>,
 }
 
 impl Failure {
     /// A failure without reason or hint.
-    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), reason: None, hint: None }
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            reason: None,
+            hint: None,
+        }
     }
 
     /// The command line was wrong in a way that its definition cannot express.
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
     /// An end that needs no words.
-    pub fn silent(exit: Exit) -> Self {
+    pub(crate) fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
     }
 
     /// With the next command to try.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// Something on this machine: a file, standard input.
-    pub fn io(what: &str, error: &io::Error) -> Self {
+    pub(crate) fn io(what: &str, error: &io::Error) -> Self {
         let exit = if error.kind() == io::ErrorKind::NotFound {
             Exit::NotFound
         } else {
@@ -55,33 +61,35 @@ impl Failure {
     }
 
     /// A call to `server` that failed.
-    pub fn call(status: &Status, server: &str) -> Self {
-        if let Some(cause) = transport_cause(status) {
-            return Self::unreachable(server, &cause);
+    pub(crate) fn call(error: &CallError, server: &str) -> Self {
+        if let Some(cause) = error.source().filter(|_| error.code() == Code::Unavailable) {
+            return Self::unreachable(server, &innermost(cause));
         }
-        let mut message = if status.message().is_empty() {
-            format!("the broker answered {:?}", status.code())
+        let mut message = if error.message().is_empty() {
+            format!("the broker answered {:?}", error.code())
         } else {
-            status.message().to_owned()
+            error.message().to_owned()
         };
-        if let Some(bad) = status.get_details_bad_request() {
-            for violation in bad.field_violations {
-                if !message.contains(&violation.description) {
-                    message = format!("{message}\n  {}: {}", violation.field, violation.description);
-                }
+        for field in error.fields() {
+            if !message.contains(&field.description) {
+                message = format!("{message}\n  {}: {}", field.field, field.description);
             }
         }
-        let reason = status.get_details_error_info().map(|info| info.reason);
-        let wait = status.get_details_retry_info().and_then(|info| info.retry_delay);
-        let hint = match wait {
+        let hint = match error.retry_after() {
             Some(wait) => Some(format!("again in {}", humantime::format_duration(wait))),
-            None => next_command(reason.as_deref(), status.code()).map(str::to_owned),
+            None => next_command(error.reason(), error.code()).map(str::to_owned),
         };
-        Self { exit: status.code().into(), message, reason, hint }
+        let reason = error.reason().map(str::to_owned);
+        Self {
+            exit: error.code().into(),
+            message,
+            reason,
+            hint,
+        }
     }
 
     /// Nobody answers at `server`.
-    pub fn unreachable(server: &str, cause: &str) -> Self {
+    pub(crate) fn unreachable(server: &str, cause: &str) -> Self {
         Self::new(Exit::Unavailable, format!("no broker at {server}: {cause}"))
             .hint("varvelog serve, or --server HOST:PORT for another one")
     }
@@ -110,18 +118,15 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl Error for Failure {}
 
-/// The innermost cause when no connection could be made, or it broke.
-fn transport_cause(status: &Status) -> Option<String> {
-    if status.code() != Code::Unavailable && status.code() != Code::Unknown {
-        return None;
-    }
-    let mut cause = std::error::Error::source(status)?;
+/// What began it.
+pub(crate) fn innermost(error: &dyn Error) -> String {
+    let mut cause = error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    Some(cause.to_string())
+    cause.to_string()
 }
 
 fn next_command(reason: Option<&str>, code: Code) -> Option<&'static str> {
@@ -145,7 +150,8 @@ mod tests {
     use std::collections::HashMap;
     use std::time::Duration;
 
-    use tonic_types::ErrorDetails;
+    use tonic::Status;
+    use tonic_types::{ErrorDetails, StatusExt as _};
 
     use super::*;
 
@@ -158,7 +164,7 @@ mod tests {
         );
         let text = "topic \"ordres\" does not exist, nearest is \"orders\"";
         let status = Status::with_error_details(Code::NotFound, text, details);
-        let failure = Failure::call(&status, "127.0.0.1:1");
+        let failure = Failure::call(&status.into(), "127.0.0.1:1");
         assert_eq!(failure.exit, Exit::NotFound);
         assert_eq!(
             failure.to_string(),
@@ -172,16 +178,19 @@ mod tests {
         let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(1500)));
         details.set_error_info("BROKER_BUSY", "varvelog", HashMap::<String, String>::new());
         let status = Status::with_error_details(Code::ResourceExhausted, "busy", details);
-        let failure = Failure::call(&status, "127.0.0.1:1");
+        let failure = Failure::call(&status.into(), "127.0.0.1:1");
         assert_eq!(failure.exit, Exit::Unavailable);
-        assert_eq!(failure.to_string(), "error: busy [BROKER_BUSY]\n  try: again in 1s 500ms");
+        assert_eq!(
+            failure.to_string(),
+            "error: busy [BROKER_BUSY]\n  try: again in 1s 500ms"
+        );
     }
 
     #[test]
     fn refused_fields_are_listed_once() {
         let details = ErrorDetails::with_bad_request_violation("topic.name", "has a blank in it");
         let status = Status::with_error_details(Code::InvalidArgument, "bad name", details);
-        let failure = Failure::call(&status, "x");
+        let failure = Failure::call(&status.into(), "x");
         assert_eq!(failure.exit, Exit::Usage);
         assert_eq!(failure.message, "bad name\n  topic.name: has a blank in it");
     }
@@ -196,8 +205,9 @@ mod tests {
 
     #[test]
     fn every_status_code_has_its_exit_code() {
-        let exits: Vec<(i32, u8)> =
-            (0..=16).map(|code| (code, Exit::from(Code::from_i32(code)) as u8)).collect();
+        let exits: Vec<(i32, u8)> = (0..=16)
+            .map(|code| (code, Exit::from(Code::from_i32(code)) as u8))
+            .collect();
         assert_eq!(
             exits,
             [

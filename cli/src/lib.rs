@@ -1,7 +1,7 @@
 //! The `varvelog` program: broker, client and tools in one binary.
 //!
-//! Each command is one file (or folder) with its arguments and what it does; [`Cli`] is the tree
-//! of them. Data goes to standard output, everything else to standard error; [`Exit`] is what
+//! Each command is one file (or folder) with its arguments and what it does; `args` is the tree
+//! of them. Data goes to standard output, everything else to standard error; `exit` lists what
 //! the exit code says.
 
 mod args;
@@ -11,6 +11,7 @@ mod completions;
 mod config;
 mod confirm;
 mod connect;
+mod consume;
 mod context;
 mod exit;
 mod failure;
@@ -19,13 +20,10 @@ mod logging;
 mod man;
 mod output;
 mod parse;
+mod produce;
 mod proto;
 mod run;
 mod tail;
 mod topic;
 
-pub use args::{Cli, Command, Global};
-pub use connect::{Connection, Server};
-pub use exit::Exit;
-pub use failure::Failure;
-pub use run::main;
+pub use run::{command, main};

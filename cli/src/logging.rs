@@ -36,7 +36,9 @@ pub(crate) fn start_for_broker(settings: &LogSettings) -> Result<(), Failure> {
         LogFormat::Json => false,
         LogFormat::Auto => terminal,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
     if human {
         drop(builder.with_ansi(terminal).finish().try_init());
     } else {

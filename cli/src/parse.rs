@@ -8,18 +8,22 @@ use jiff::tz::TimeZone;
 use varvelog_proto::v1;
 
 /// A duration with unit, such as `500ms`, `30s`, `7d`.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
-        .map_err(|_| format!("`{text}` is no duration: give a number with ms, s, m, h or d"))
+        .map_err(|_syntax| format!("`{text}` is no duration: give a number with ms, s, m, h or d"))
 }
 
 /// A duration, or `none` for no limit, which the contract writes as zero.
-pub fn duration_or_none(text: &str) -> Result<Duration, String> {
-    if text == "none" { Ok(Duration::ZERO) } else { duration(text) }
+pub(crate) fn duration_or_none(text: &str) -> Result<Duration, String> {
+    if text == "none" {
+        Ok(Duration::ZERO)
+    } else {
+        duration(text)
+    }
 }
 
 /// A size in bytes or with unit, such as `1048576`, `128MiB`, `1.5 GB`.
-pub fn bytes(text: &str) -> Result<i64, String> {
+pub(crate) fn bytes(text: &str) -> Result<i64, String> {
     text.parse::<ByteSize>()
         .ok()
         .and_then(|size| i64::try_from(size.as_u64()).ok())
@@ -27,12 +31,12 @@ pub fn bytes(text: &str) -> Result<i64, String> {
 }
 
 /// A size, or `none` for no limit, which the contract writes as zero.
-pub fn bytes_or_none(text: &str) -> Result<i64, String> {
+pub(crate) fn bytes_or_none(text: &str) -> Result<i64, String> {
     if text == "none" { Ok(0) } else { bytes(text) }
 }
 
 /// `NAME=VALUE`. The value may hold further `=`.
-pub fn pair(text: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` is no NAME=VALUE")),
@@ -41,7 +45,7 @@ pub fn pair(text: &str) -> Result<(String, String), String> {
 
 /// Where reading begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub(crate) enum From {
     /// The oldest record kept.
     Earliest,
     /// Behind the newest record.
@@ -58,7 +62,7 @@ pub enum From {
 
 impl From {
     /// As the contract says it; `now_ms` is the wall clock.
-    pub fn to_position(self, now_ms: i64) -> v1::Position {
+    pub(crate) fn to_position(self, now_ms: i64) -> v1::Position {
         use v1::position::At;
         let at = match self {
             Self::Earliest => At::Earliest(true),
@@ -77,7 +81,7 @@ impl From {
 
 /// `earliest`, `latest`, an offset, `-N` (the last N of each partition), `-15m` (so long ago),
 /// `@MILLISECONDS`, or a time, which is local if it names no zone.
-pub fn from(text: &str) -> Result<From, String> {
+pub(crate) fn from(text: &str) -> Result<From, String> {
     match text {
         "earliest" | "start" => return Ok(From::Earliest),
         "latest" | "end" => return Ok(From::Latest),
@@ -90,24 +94,31 @@ pub fn from(text: &str) -> Result<From, String> {
     if let Some(back) = text.strip_prefix('-') {
         return match back.parse().ok().filter(|records| *records >= 0) {
             Some(records) => Ok(From::Last(records)),
-            None => duration(back).map(From::Ago).map_err(|_| no_position(text)),
+            None => duration(back)
+                .map(From::Ago)
+                .map_err(|_syntax| no_position(text)),
         };
     }
     if let Some(offset) = text.parse().ok().filter(|offset| *offset >= 0) {
         return Ok(From::Offset(offset));
     }
-    time_ms(text).map(From::Time).ok_or_else(|| no_position(text))
+    time_ms(text)
+        .map(From::Time)
+        .ok_or_else(|| no_position(text))
 }
 
 /// A point in time in Unix milliseconds.
-pub fn time(text: &str) -> Result<i64, String> {
+pub(crate) fn time(text: &str) -> Result<i64, String> {
     time_ms(text).ok_or_else(|| format!("`{text}` is no time such as 2001-01-13T14:56:00Z"))
 }
 
 fn time_ms(text: &str) -> Option<i64> {
     let timestamp = text.parse::<jiff::Timestamp>().ok().or_else(|| {
         let local = text.parse::<DateTime>().ok()?;
-        local.to_zoned(TimeZone::system()).ok().map(|zoned| zoned.timestamp())
+        local
+            .to_zoned_datetime(TimeZone::system())
+            .ok()
+            .map(|zoned| zoned.timestamp())
     })?;
     Some(timestamp.as_millisecond()).filter(|time_ms| *time_ms >= 0)
 }
@@ -128,7 +139,14 @@ mod tests {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("1h 30m"), Ok(Duration::from_mins(90)));
         assert_eq!(duration_or_none("none"), Ok(Duration::ZERO));
-        for wrong in ["5", "", "-1s", "1 fortnight", "1e3s", "99999999999999999999y"] {
+        for wrong in [
+            "5",
+            "",
+            "-1s",
+            "1 fortnight",
+            "1e3s",
+            "99999999999999999999y",
+        ] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }
@@ -160,10 +178,26 @@ mod tests {
         assert_eq!(from("-17"), Ok(From::Last(17)));
         assert_eq!(from("-15m"), Ok(From::Ago(Duration::from_mins(15))));
         assert_eq!(from("@979397760000"), Ok(From::Time(979_397_760_000)));
-        assert_eq!(from("2001-01-13T14:56:00Z"), Ok(From::Time(979_397_760_000)));
-        assert_eq!(from("2001-01-13T15:56:00+01:00"), Ok(From::Time(979_397_760_000)));
+        assert_eq!(
+            from("2001-01-13T14:56:00Z"),
+            Ok(From::Time(979_397_760_000))
+        );
+        assert_eq!(
+            from("2001-01-13T15:56:00+01:00"),
+            Ok(From::Time(979_397_760_000))
+        );
         assert!(matches!(from("2001-01-13 14:56"), Ok(From::Time(_))));
-        for wrong in ["", "-", "--1", "@", "@-5", "soon", "1969-01-01T00:00:00Z", "-5x", "1.5"] {
+        for wrong in [
+            "",
+            "-",
+            "--1",
+            "@",
+            "@-5",
+            "soon",
+            "1969-01-01T00:00:00Z",
+            "-5x",
+            "1.5",
+        ] {
             assert!(from(wrong).is_err(), "{wrong}");
         }
     }

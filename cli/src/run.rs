@@ -2,20 +2,25 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::{Cli, Command};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::complain;
-use crate::{cluster, completions, config, group, logging, man, proto, tail, topic};
+use crate::{
+    cluster, completions, config, consume, group, logging, man, produce, proto, tail, topic,
+};
 
 /// Parses the command line, does what it says, and prints why it could not.
 pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     logging::start_for_commands(global.verbose);
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             complain(&format!("error: cannot start: {error}"));
@@ -36,10 +41,17 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The definition of the command line.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 async fn dispatch(command: Command, mut context: Context) -> Result<(), Failure> {
     let context = &mut context;
     match command {
         Command::Topic(command) => topic::run(command, context).await,
+        Command::Produce(args) => produce::run(args, context).await,
+        Command::Consume(args) => consume::run(args, context).await,
         Command::Tail(args) => tail::run(args, context).await,
         Command::Group(command) => group::run(command, context).await,
         Command::Cluster(command) => cluster::run(command, context).await,

@@ -173,6 +173,12 @@ impl Connection {
         ConnectionConfig::new(address).open().await
     }
 
+    /// The way to the broker, for generated clients of services that are not of this contract,
+    /// such as gRPC health.
+    pub fn transport(&self) -> Transport {
+        self.transport.clone()
+    }
+
     /// Where it leads, as given.
     pub fn address(&self) -> &str {
         &self.address

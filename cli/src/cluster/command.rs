@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 /// Below `cluster`.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Show who answers
     Info(info::InfoArgs),
     /// Say whether the broker serves and its groups move on; exit code 10 if not

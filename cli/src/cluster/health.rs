@@ -20,7 +20,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Arguments.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct HealthArgs {
+pub(crate) struct HealthArgs {
     /// Ask again and again
     #[arg(short, long)]
     watch: bool,
@@ -68,28 +68,47 @@ pub(crate) async fn run(args: HealthArgs, context: &mut Context) -> Result<(), F
 async fn ask(context: &Context) -> Health {
     match problems(context).await {
         Ok(problems) => Health { problems },
-        Err(failure) => Health { problems: vec![failure.message] },
+        Err(failure) => Health {
+            problems: vec![failure.message],
+        },
     }
 }
 
 async fn problems(context: &Context) -> Result<Vec<String>, Failure> {
     let connection = context.connect().await?;
-    let request = connection.request(HealthCheckRequest { service: String::new() });
-    let mut health = HealthClient::new(connection.channel());
+    let request = connection.request(HealthCheckRequest {
+        service: String::new(),
+    });
+    let mut health = HealthClient::new(connection.transport());
     let answer = connection.answer(health.check(request)).await?;
     if answer.status() != ServingStatus::Serving {
-        return Ok(vec![format!("the broker says {}", answer.status().as_str_name())]);
+        return Ok(vec![format!(
+            "the broker says {}",
+            answer.status().as_str_name()
+        )]);
     }
     let stalled = |group: &v1::Group| {
-        (group.status() == v1::GroupStatus::Stalled)
-            .then(|| format!("group {} is stalled with a lag of {}", group.name, group.total_lag))
+        (group.status() == v1::GroupStatus::Stalled).then(|| {
+            format!(
+                "group {} is stalled with a lag of {}",
+                group.name, group.total_lag
+            )
+        })
     };
-    Ok(groups_of_topic(&connection, "").await?.iter().filter_map(stalled).collect())
+    Ok(groups_of_topic(&connection, "")
+        .await?
+        .iter()
+        .filter_map(stalled)
+        .collect())
 }
 
 impl Health {
     fn into_result(self) -> Result<(), Failure> {
-        if self.problems.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Unhealthy)) }
+        if self.problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure::silent(Exit::Unhealthy))
+        }
     }
 }
 
@@ -97,7 +116,12 @@ fn health_view(health: &Health) -> View {
     let healthy = health.problems.is_empty();
     let word = if healthy { "healthy" } else { "unhealthy" };
     let mut blocks = vec![Block::Text(word.to_owned())];
-    blocks.extend(health.problems.iter().map(|problem| Block::Text(format!("- {problem}"))));
+    blocks.extend(
+        health
+            .problems
+            .iter()
+            .map(|problem| Block::Text(format!("- {problem}"))),
+    );
     let json = json!({ "healthy": healthy, "problems": health.problems });
     View::one(word, json, blocks)
 }
@@ -111,10 +135,15 @@ mod tests {
         let fine = Health::default();
         assert_eq!(health_view(&fine).to_text(str::to_owned), "healthy\n");
         assert_eq!(fine.into_result(), Ok(()));
-        let ill = Health { problems: vec!["no broker".into()] };
+        let ill = Health {
+            problems: vec!["no broker".into()],
+        };
         let view = health_view(&ill);
         assert_eq!(view.to_text(str::to_owned), "unhealthy\n\n- no broker\n");
-        assert_eq!(view.json.to_string(), r#"{"healthy":false,"problems":["no broker"]}"#);
+        assert_eq!(
+            view.json.to_string(),
+            r#"{"healthy":false,"problems":["no broker"]}"#
+        );
         assert_eq!(ill.into_result().unwrap_err().exit, Exit::Unhealthy);
     }
 }

@@ -10,13 +10,17 @@ use crate::output::{Block, View, show_time, to_json};
 
 /// Arguments.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct InfoArgs {}
+pub(crate) struct InfoArgs {}
 
 pub(crate) async fn run(_: InfoArgs, context: &mut Context) -> Result<(), Failure> {
     let connection = context.connect().await?;
     let request = connection.request(v1::GetInfoRequest {});
-    let info = connection.answer(connection.cluster().get_info(request)).await?;
-    context.output.show(&info_view(&info, &context.output.zone.clone()))?;
+    let info = connection
+        .answer(connection.cluster().get_info(request))
+        .await?;
+    context
+        .output
+        .show(&info_view(&info, &context.output.zone.clone()))?;
     Ok(())
 }
 
@@ -43,7 +47,10 @@ mod tests {
             version: "0.1.0".into(),
             cluster_id: "c".into(),
             node_id: "n".into(),
-            start_time: Some(prost_types::Timestamp { seconds: 979_397_760, nanos: 0 }),
+            start_time: Some(prost_types::Timestamp {
+                seconds: 979_397_760,
+                nanos: 0,
+            }),
             sync_policy: "always".into(),
             ..v1::GetInfoResponse::default()
         };

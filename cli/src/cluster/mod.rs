@@ -4,5 +4,5 @@ mod command;
 mod health;
 mod info;
 
-pub use command::Command;
+pub(crate) use command::Command;
 pub(crate) use command::run;

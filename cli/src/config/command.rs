@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 /// Below `config`.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Say whether a broker would start with this configuration
     Check(check::CheckArgs),
     /// Show every value in force and where it comes from

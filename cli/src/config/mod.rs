@@ -6,6 +6,6 @@ mod show;
 mod sources;
 mod template;
 
-pub use command::Command;
+pub(crate) use command::Command;
 pub(crate) use command::run;
 pub(crate) use sources::{SourceArgs, load};

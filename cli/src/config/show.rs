@@ -12,7 +12,7 @@ use crate::output::{Block, View, show_text, to_json};
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct ShowArgs {
+pub(crate) struct ShowArgs {
     /// Only keys that begin so
     #[arg(default_value = "")]
     prefix: String,
@@ -28,7 +28,10 @@ pub(crate) async fn run(args: ShowArgs, context: &mut Context) -> Result<(), Fai
         ask(&args.prefix, context).await?
     } else {
         let config = load(&args.sources)?;
-        let shown = config.entries().iter().filter(|entry| entry.key.starts_with(&args.prefix));
+        let shown = config
+            .entries()
+            .iter()
+            .filter(|entry| entry.key.starts_with(&args.prefix));
         shown.map(as_proto).collect()
     };
     context.output.show(&entries_view(&entries))?;
@@ -37,8 +40,12 @@ pub(crate) async fn run(args: ShowArgs, context: &mut Context) -> Result<(), Fai
 
 async fn ask(prefix: &str, context: &Context) -> Result<Vec<v1::ConfigEntry>, Failure> {
     let connection = context.connect().await?;
-    let request = connection.request(v1::GetConfigRequest { prefix: prefix.to_owned() });
-    let answer = connection.answer(connection.cluster().get_config(request)).await?;
+    let request = connection.request(v1::GetConfigRequest {
+        prefix: prefix.to_owned(),
+    });
+    let answer = connection
+        .answer(connection.cluster().get_config(request))
+        .await?;
     Ok(answer.entries)
 }
 
@@ -60,7 +67,10 @@ fn entries_view(entries: &[v1::ConfigEntry]) -> View {
         };
         vec![entry.key.clone(), value, entry.source.clone()]
     };
-    let items: Vec<Value> = entries.iter().map(|entry| to_json("ConfigEntry", entry)).collect();
+    let items: Vec<Value> = entries
+        .iter()
+        .map(|entry| to_json("ConfigEntry", entry))
+        .collect();
     View {
         blocks: vec![Block::Table {
             title: String::new(),
@@ -92,8 +102,7 @@ mod tests {
         x         (secret)  file
         ");
         let first = view.items.first().unwrap().to_string();
-        let expected =
-            r#"{"key":"wal.sync","value":"always","source":"file","sensitive":false}"#;
+        let expected = r#"{"key":"wal.sync","value":"always","source":"file","sensitive":false}"#;
         assert_eq!(first, expected);
     }
 }

@@ -14,16 +14,16 @@ pub(crate) struct SourceArgs {
     /// The configuration file
     #[arg(short, long = "config", env = "VARVELOG_CONFIG", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Folder of all data [key: data_dir]
+    /// Folder of all data [key: `data_dir`]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Where gRPC is served [key: listen]
+    /// Where gRPC is served [key: `listen`]
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) listen: Option<String>,
-    /// Where dashboard, metrics and the JSON door are served [key: http_listen]
+    /// Where dashboard, metrics and the JSON door are served [key: `http_listen`]
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) http_listen: Option<String>,
-    /// Serve other machines without TLS and authentication [key: insecure]
+    /// Serve other machines without TLS and authentication [key: `insecure`]
     #[arg(long)]
     pub(crate) insecure: bool,
     /// Set any key, as --set wal.sync=never; may be given again
@@ -34,7 +34,11 @@ pub(crate) struct SourceArgs {
 /// Reads file and environment and lays the options over them.
 pub(crate) fn load(args: &SourceArgs) -> Result<Config, Failure> {
     let file = args.file.as_deref().map(read_file).transpose()?;
-    let sources = Sources { file, environment: environment()?, flags: flags(args)? };
+    let sources = Sources {
+        file,
+        environment: environment()?,
+        flags: flags(args)?,
+    };
     Config::load(&sources).map_err(|error| {
         Failure::usage(error.to_string()).hint("varvelog config template lists every key")
     })
@@ -53,7 +57,9 @@ fn environment() -> Result<Vec<(String, String)>, Failure> {
         .filter(|(name, _)| name.starts_with("VARVELOG__"));
     let text = |(name, value): (String, std::ffi::OsString)| match value.into_string() {
         Ok(value) => Ok((name, value)),
-        Err(_) => Err(Failure::usage(format!("{name}: its value is no UTF-8 text"))),
+        Err(_) => Err(Failure::usage(format!(
+            "{name}: its value is no UTF-8 text"
+        ))),
     };
     ours.map(text).collect()
 }
@@ -62,7 +68,9 @@ fn flags(args: &SourceArgs) -> Result<Vec<(String, String)>, Failure> {
     let mut flags = args.set.clone();
     let mut push = |key: &str, value: String| flags.push((key.to_owned(), value));
     if let Some(dir) = &args.data_dir {
-        let text = dir.to_str().ok_or_else(|| Failure::usage("--data-dir is no UTF-8 text"))?;
+        let text = dir
+            .to_str()
+            .ok_or_else(|| Failure::usage("--data-dir is no UTF-8 text"))?;
         push("data_dir", text.to_owned());
     }
     if let Some(address) = &args.listen {
@@ -86,7 +94,10 @@ mod tests {
         let args = SourceArgs {
             listen: Some("127.0.0.1:9".into()),
             insecure: true,
-            set: vec![("listen".into(), "127.0.0.1:8".into()), ("edges".into(), "2".into())],
+            set: vec![
+                ("listen".into(), "127.0.0.1:8".into()),
+                ("edges".into(), "2".into()),
+            ],
             ..SourceArgs::default()
         };
         let config = load(&args).unwrap();
@@ -97,13 +108,22 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_a_usage_error_with_a_hint() {
-        let args =
-            SourceArgs { listen: Some("0.0.0.0:7461".into()), ..SourceArgs::default() };
+        let args = SourceArgs {
+            listen: Some("0.0.0.0:7461".into()),
+            ..SourceArgs::default()
+        };
         let failure = load(&args).unwrap_err();
         assert_eq!(failure.exit, crate::exit::Exit::Usage);
         assert!(failure.message.contains("--insecure"), "{failure}");
         let file = Some(PathBuf::from("/nonexistent/varvelog.toml"));
-        let failure = load(&SourceArgs { file, ..SourceArgs::default() }).unwrap_err();
-        assert!(failure.message.contains("/nonexistent/varvelog.toml"), "{failure}");
+        let failure = load(&SourceArgs {
+            file,
+            ..SourceArgs::default()
+        })
+        .unwrap_err();
+        assert!(
+            failure.message.contains("/nonexistent/varvelog.toml"),
+            "{failure}"
+        );
     }
 }

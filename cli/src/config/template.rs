@@ -7,9 +7,11 @@ use crate::failure::Failure;
 
 /// Arguments.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct TemplateArgs {}
+pub(crate) struct TemplateArgs {}
 
 pub(crate) fn run(_: TemplateArgs, context: &mut Context) -> Result<(), Failure> {
-    context.output.raw(varvelog_broker::config::template().as_bytes())?;
+    context
+        .output
+        .raw(varvelog_broker::config::template().as_bytes())?;
     Ok(context.output.flush()?)
 }

@@ -9,8 +9,12 @@ const PAGE_SIZE: i32 = 1000;
 
 /// The group with its members and lags.
 pub(crate) async fn get_group(connection: &Connection, name: &str) -> Result<v1::Group, Failure> {
-    let request = connection.request(v1::GetGroupRequest { name: name.to_owned() });
-    let answer = connection.answer(connection.groups().get_group(request)).await?;
+    let request = connection.request(v1::GetGroupRequest {
+        name: name.to_owned(),
+    });
+    let answer = connection
+        .answer(connection.group_admin().get_group(request))
+        .await?;
     Ok(answer.group.unwrap_or_default())
 }
 
@@ -27,7 +31,9 @@ pub(crate) async fn groups_of_topic(
             page_token,
             topic: topic.to_owned(),
         });
-        let page = connection.answer(connection.groups().list_groups(request)).await?;
+        let page = connection
+            .answer(connection.group_admin().list_groups(request))
+            .await?;
         groups.extend(page.groups);
         if page.next_page_token.is_empty() {
             return Ok(groups);

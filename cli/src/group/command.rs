@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 /// Below `group`.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// List groups with lag and age
     List(list::ListArgs),
     /// Show a group with its members and partitions

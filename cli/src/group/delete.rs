@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct DeleteArgs {
+pub(crate) struct DeleteArgs {
     /// Their names
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -34,13 +34,20 @@ pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<(), F
     let mut groups = Vec::new();
     for name in &args.names {
         groups.push(get_group(&connection, name).await?);
-        connection.answer(connection.groups().delete_group(request(name, true))).await?;
+        connection
+            .answer(connection.group_admin().delete_group(request(name, true)))
+            .await?;
     }
-    if !args.consent.obtain(&groups_view(&groups), "Delete these groups?", context)? {
+    if !args
+        .consent
+        .obtain(&groups_view(&groups), "Delete these groups?", context)?
+    {
         return Ok(());
     }
     for name in &args.names {
-        connection.answer(connection.groups().delete_group(request(name, false))).await?;
+        connection
+            .answer(connection.group_admin().delete_group(request(name, false)))
+            .await?;
         context.output.note(&format!("deleted {name}"));
     }
     Ok(())

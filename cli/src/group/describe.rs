@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct DescribeArgs {
+pub(crate) struct DescribeArgs {
     /// Its name
     name: String,
 }
@@ -17,6 +17,8 @@ pub struct DescribeArgs {
 pub(crate) async fn run(args: DescribeArgs, context: &mut Context) -> Result<(), Failure> {
     let connection = context.connect().await?;
     let group = get_group(&connection, &args.name).await?;
-    context.output.show(&group_view(&group, &context.output.zone.clone()))?;
+    context
+        .output
+        .show(&group_view(&group, &context.output.zone.clone()))?;
     Ok(())
 }

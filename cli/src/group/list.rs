@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct ListArgs {
+pub(crate) struct ListArgs {
     /// Only groups that read this topic
     #[arg(long, default_value = "", hide_default_value = true)]
     topic: String,

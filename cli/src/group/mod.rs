@@ -9,7 +9,7 @@ mod reset;
 mod views;
 mod watch;
 
-pub(crate) use calls::{get_group, groups_of_topic};
-pub use command::Command;
+pub(crate) use calls::groups_of_topic;
+pub(crate) use command::Command;
 pub(crate) use command::run;
-pub(crate) use views::{group_age, group_status, groups_view};
+pub(crate) use views::{group_age, group_status};

@@ -13,14 +13,19 @@ use crate::parse;
 /// Arguments.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("target").required(true))]
-pub struct ResetArgs {
+pub(crate) struct ResetArgs {
     /// The group
     name: String,
     /// Only of this topic
     #[arg(long, default_value = "", hide_default_value = true)]
     topic: String,
     /// Only of this partition; may be given again
-    #[arg(short, long = "partition", requires = "topic", value_name = "PARTITION")]
+    #[arg(
+        short,
+        long = "partition",
+        requires = "topic",
+        value_name = "PARTITION"
+    )]
     partitions: Vec<i32>,
     /// To earliest, latest, an offset, a time, -15m for so long ago, or -N for the last N
     #[arg(
@@ -32,7 +37,12 @@ pub struct ResetArgs {
     )]
     to: Option<parse::From>,
     /// So many records forward, or back if negative
-    #[arg(long, group = "target", allow_hyphen_values = true, value_name = "RECORDS")]
+    #[arg(
+        long,
+        group = "target",
+        allow_hyphen_values = true,
+        value_name = "RECORDS"
+    )]
     shift: Option<i64>,
     /// Even with live members; what they hold is void
     #[arg(long)]
@@ -53,15 +63,27 @@ pub(crate) async fn run(args: ResetArgs, context: &mut Context) -> Result<(), Fa
         force: args.force,
     };
     let plan = connection
-        .answer(connection.groups().reset_offsets(connection.request(request.clone())))
+        .answer(
+            connection
+                .group_admin()
+                .reset_offsets(connection.request(request.clone())),
+        )
         .await?;
     let question = format!("Move the positions of {}?", args.name);
-    if !args.consent.obtain(&changes_view(&plan.changes), &question, context)? {
+    if !args
+        .consent
+        .obtain(&changes_view(&plan.changes), &question, context)?
+    {
         return Ok(());
     }
     request.validate_only = false;
-    let done =
-        connection.answer(connection.groups().reset_offsets(connection.request(request))).await?;
+    let done = connection
+        .answer(
+            connection
+                .group_admin()
+                .reset_offsets(connection.request(request)),
+        )
+        .await?;
     context.output.show(&changes_view(&done.changes))?;
     Ok(())
 }

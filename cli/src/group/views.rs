@@ -25,7 +25,7 @@ pub(crate) fn group_status(group: &v1::Group) -> &'static str {
 }
 
 /// A list.
-pub(crate) fn groups_view(groups: &[v1::Group]) -> View {
+pub(super) fn groups_view(groups: &[v1::Group]) -> View {
     let row = |group: &v1::Group| {
         vec![
             group.name.clone(),
@@ -39,8 +39,9 @@ pub(crate) fn groups_view(groups: &[v1::Group]) -> View {
         ]
     };
     let items: Vec<Value> = groups.iter().map(|group| to_json("Group", group)).collect();
-    let header =
-        vec!["GROUP", "MODE", "STATUS", ">MEMBERS", ">LAG", ">OLDEST", ">DEAD", "TOPICS"];
+    let header = vec![
+        "GROUP", "MODE", "STATUS", ">MEMBERS", ">LAG", ">OLDEST", ">DEAD", "TOPICS",
+    ];
     View {
         blocks: vec![Block::Table {
             title: String::new(),
@@ -93,11 +94,17 @@ pub(super) fn changes_view(changes: &[v1::OffsetChange]) -> View {
             change.partition.to_string(),
             change.old_offset.to_string(),
             change.new_offset.to_string(),
-            if moved > 0 { format!("+{}", show_count(moved)) } else { show_count(moved) },
+            if moved > 0 {
+                format!("+{}", show_count(moved))
+            } else {
+                show_count(moved)
+            },
         ]
     };
-    let items: Vec<Value> =
-        changes.iter().map(|change| to_json("OffsetChange", change)).collect();
+    let items: Vec<Value> = changes
+        .iter()
+        .map(|change| to_json("OffsetChange", change))
+        .collect();
     let header = vec!["TOPIC", ">PARTITION", ">COMMITTED", ">NEW", ">MOVED"];
     View {
         blocks: vec![Block::Table {
@@ -107,7 +114,10 @@ pub(super) fn changes_view(changes: &[v1::OffsetChange]) -> View {
         }],
         json: json!({ "changes": items }),
         items,
-        names: changes.iter().map(|c| format!("{}/{}", c.topic, c.partition)).collect(),
+        names: changes
+            .iter()
+            .map(|c| format!("{}/{}", c.topic, c.partition))
+            .collect(),
     }
 }
 
@@ -134,7 +144,11 @@ fn lags_block(lags: &[v1::PartitionLag]) -> Block {
         ">IN FLIGHT",
         "MEMBER",
     ];
-    Block::Table { title: String::new(), header, rows: lags.iter().map(row).collect() }
+    Block::Table {
+        title: String::new(),
+        header,
+        rows: lags.iter().map(row).collect(),
+    }
 }
 
 fn members_block(members: &[v1::Member], zone: &TimeZone) -> Block {
@@ -148,8 +162,19 @@ fn members_block(members: &[v1::Member], zone: &TimeZone) -> Block {
             show_time(member.join_time.as_ref(), zone),
         ]
     };
-    let header = vec!["MEMBER", "NAME", "ADDRESS", ">PARTITIONS", ">IN FLIGHT", "JOINED"];
-    Block::Table { title: String::new(), header, rows: members.iter().map(row).collect() }
+    let header = vec![
+        "MEMBER",
+        "NAME",
+        "ADDRESS",
+        ">PARTITIONS",
+        ">IN FLIGHT",
+        "JOINED",
+    ];
+    Block::Table {
+        title: String::new(),
+        header,
+        rows: members.iter().map(row).collect(),
+    }
 }
 
 fn stalls_block(stalls: &[v1::Stall]) -> Block {
@@ -158,7 +183,11 @@ fn stalls_block(stalls: &[v1::Stall]) -> Block {
         vec![
             stall.topic.clone(),
             stall.partition.to_string(),
-            if offset < 0 { String::from("-") } else { offset.to_string() },
+            if offset < 0 {
+                String::from("-")
+            } else {
+                offset.to_string()
+            },
             stall_reason(stall.reason()).to_owned(),
             show_duration(stall.age.as_ref()),
         ]
@@ -171,7 +200,10 @@ fn stalls_block(stalls: &[v1::Stall]) -> Block {
 }
 
 fn group_mode(group: &v1::Group) -> &'static str {
-    let mode = group.config.as_ref().map_or(v1::GroupMode::Unspecified, v1::GroupConfig::mode);
+    let mode = group
+        .config
+        .as_ref()
+        .map_or(v1::GroupMode::Unspecified, v1::GroupConfig::mode);
     match mode {
         v1::GroupMode::Unspecified | v1::GroupMode::Stream => "stream",
         v1::GroupMode::Queue => "queue",
@@ -198,15 +230,19 @@ fn show_duration(duration: Option<&prost_types::Duration>) -> String {
 
 /// Members name themselves, so their names are shown with care.
 fn or_dash(text: &str) -> String {
-    if text.is_empty() { String::from("-") } else { show_text(text.as_bytes()) }
+    if text.is_empty() {
+        String::from("-")
+    } else {
+        show_text(text.as_bytes())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seconds(seconds: i64) -> Option<prost_types::Duration> {
-        Some(prost_types::Duration { seconds, nanos: 0 })
+    fn seconds(seconds: i64) -> prost_types::Duration {
+        prost_types::Duration { seconds, nanos: 0 }
     }
 
     fn group() -> v1::Group {
@@ -217,7 +253,10 @@ mod tests {
             members: vec![v1::Member {
                 id: "m-1".into(),
                 address: "127.0.0.1:5000".into(),
-                join_time: Some(prost_types::Timestamp { seconds: 979_397_760, nanos: 0 }),
+                join_time: Some(prost_types::Timestamp {
+                    seconds: 979_397_760,
+                    nanos: 0,
+                }),
                 partitions: vec![v1::TopicPartition::default(); 2],
                 in_flight: 500,
                 ..v1::Member::default()
@@ -228,20 +267,20 @@ mod tests {
                 committed_offset: 1000,
                 latest_offset: 2500,
                 lag: 1500,
-                oldest_unprocessed_age: seconds(75),
+                oldest_unprocessed_age: Some(seconds(75)),
                 member_id: "m-1".into(),
                 in_flight: 500,
                 ..v1::PartitionLag::default()
             }],
             total_lag: 1500,
-            oldest_unprocessed_age: seconds(75),
+            oldest_unprocessed_age: Some(seconds(75)),
             topics: vec!["orders".into()],
             stalls: vec![v1::Stall {
                 reason: v1::StallReason::Window.into(),
                 topic: "orders".into(),
                 partition: 1,
                 offset: 1000,
-                age: seconds(61),
+                age: Some(seconds(61)),
                 ..v1::Stall::default()
             }],
             ..v1::Group::default()
@@ -262,7 +301,7 @@ mod tests {
         let caught_up = v1::Group {
             name: "audit".into(),
             status: v1::GroupStatus::Ok.into(),
-            oldest_unprocessed_age: seconds(0),
+            oldest_unprocessed_age: Some(seconds(0)),
             ..v1::Group::default()
         };
         insta::assert_snapshot!(text(&groups_view(&[caught_up, group()])));

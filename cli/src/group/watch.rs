@@ -14,7 +14,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct WatchArgs {
+pub(crate) struct WatchArgs {
     /// Its name
     name: String,
     /// How often, at least 100ms
@@ -38,7 +38,9 @@ pub(crate) async fn run(args: WatchArgs, context: &mut Context) -> Result<(), Fa
         }
         let group = get_group(&connection, &args.name).await?;
         context.output.clear()?;
-        context.output.show(&group_view(&group, &context.output.zone.clone()))?;
+        context
+            .output
+            .show(&group_view(&group, &context.output.zone.clone()))?;
         if args.exit && group.total_lag == 0 {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use super::view::View;
 
 /// `-o`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// For people; records as lines.
     Table,
     /// One thing as one object, a list as the answer that holds it.
@@ -21,30 +21,36 @@ pub enum Format {
 }
 
 /// Standard output, and what is known about the terminal.
-pub struct Output {
+pub(crate) struct Output {
     /// In force.
-    pub format: Format,
+    pub(crate) format: Format,
     /// Nothing on standard error but errors.
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     /// Standard output is a terminal.
-    pub terminal: bool,
+    pub(crate) terminal: bool,
     /// Whose time is shown.
-    pub zone: TimeZone,
+    pub(crate) zone: TimeZone,
     color: bool,
     writer: Box<dyn Write + Send>,
 }
 
 impl std::fmt::Debug for Output {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Output").field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("Output")
+            .field("format", &self.format)
+            .finish_non_exhaustive()
     }
 }
 
 impl Output {
     /// Standard output. Without `format`: a table on a terminal, JSON lines elsewhere.
-    pub fn standard(format: Option<Format>, quiet: bool, color: bool) -> Self {
+    pub(crate) fn standard(format: Option<Format>, quiet: bool, color: bool) -> Self {
         let terminal = io::stdout().is_terminal();
-        let default = if terminal { Format::Table } else { Format::Jsonl };
+        let default = if terminal {
+            Format::Table
+        } else {
+            Format::Jsonl
+        };
         Self {
             format: format.unwrap_or(default),
             quiet,
@@ -56,13 +62,20 @@ impl Output {
     }
 
     /// Output into `writer` as if it were no terminal, in UTC.
-    pub fn into(format: Format, writer: Box<dyn Write + Send>) -> Self {
+    pub(crate) fn into(format: Format, writer: Box<dyn Write + Send>) -> Self {
         let zone = TimeZone::UTC;
-        Self { format, quiet: true, terminal: false, zone, color: false, writer }
+        Self {
+            format,
+            quiet: true,
+            terminal: false,
+            zone,
+            color: false,
+            writer,
+        }
     }
 
     /// Prints one thing or list, in the form asked for.
-    pub fn show(&mut self, view: &View) -> io::Result<()> {
+    pub(crate) fn show(&mut self, view: &View) -> io::Result<()> {
         match self.format {
             Format::Table => {
                 let bold = if self.color { ansi_bold } else { plain };
@@ -88,17 +101,17 @@ impl Output {
     }
 
     /// Bytes as they are, without a line end.
-    pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.writer.write_all(bytes)
     }
 
     /// Hands everything to the operating system.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
 
     /// Clears the screen, where there is one.
-    pub fn clear(&mut self) -> io::Result<()> {
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
         if self.terminal && self.format == Format::Table {
             self.writer.write_all(b"\x1b[2J\x1b[H")?;
         }
@@ -106,7 +119,7 @@ impl Output {
     }
 
     /// A line on standard error, unless quiet.
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             complain(text);
         }

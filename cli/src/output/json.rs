@@ -18,7 +18,7 @@ pub(crate) fn descriptors() -> &'static DescriptorPool {
 }
 
 /// A message as JSON. `name` is that of its type in package `varvelog.v1`.
-pub fn to_json(name: &str, message: &impl Message) -> Value {
+pub(crate) fn to_json(name: &str, message: &impl Message) -> Value {
     let descriptor = POOL
         .get_message_by_name(&format!("varvelog.v1.{name}"))
         .expect("callers name a message of the contract");
@@ -43,7 +43,10 @@ mod tests {
         let status = v1::PartitionStatus {
             partition: 3,
             latest_offset: i64::MAX,
-            oldest_append_time: Some(prost_types::Timestamp { seconds: 979_397_760, nanos: 0 }),
+            oldest_append_time: Some(prost_types::Timestamp {
+                seconds: 979_397_760,
+                nanos: 0,
+            }),
             ..v1::PartitionStatus::default()
         };
         assert_eq!(
@@ -63,7 +66,10 @@ mod tests {
     fn enums_are_names_and_durations_are_seconds() {
         let config = v1::GroupConfig {
             mode: v1::GroupMode::Queue.into(),
-            visibility_timeout: Some(prost_types::Duration { seconds: 1, nanos: 500_000_000 }),
+            visibility_timeout: Some(prost_types::Duration {
+                seconds: 1,
+                nanos: 500_000_000,
+            }),
             ..v1::GroupConfig::default()
         };
         let shown = to_json("GroupConfig", &config);

@@ -13,11 +13,11 @@ mod view;
 mod view_tests;
 
 pub(crate) use format::complain;
-pub use format::{Format, Output};
-pub use human::{show_age, show_bytes, show_count, show_text, show_time, show_time_ms};
+pub(crate) use format::{Format, Output};
+pub(crate) use human::{show_age, show_bytes, show_count, show_text, show_time, show_time_ms};
 pub(crate) use json::descriptors;
-pub use json::to_json;
-pub use progress::Progress;
-pub use record::{Printed, RecordPrinter};
-pub use template::Template;
-pub use view::{Block, View};
+pub(crate) use json::to_json;
+pub(crate) use progress::Progress;
+pub(crate) use record::{Printed, RecordPrinter};
+pub(crate) use template::Template;
+pub(crate) use view::{Block, View};

@@ -9,11 +9,11 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Records so far and their rate; silent when quiet or when nobody looks.
 #[derive(Clone, Debug)]
-pub struct Progress(ProgressBar);
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// With `total` records a bar, without one a count.
-    pub fn new(verb: &'static str, total: Option<u64>, quiet: bool) -> Self {
+    pub(crate) fn new(verb: &'static str, total: Option<u64>, quiet: bool) -> Self {
         if quiet || !io::stderr().is_terminal() {
             return Self(ProgressBar::hidden());
         }
@@ -32,17 +32,17 @@ impl Progress {
     }
 
     /// So many records more.
-    pub fn add(&self, records: u64) {
+    pub(crate) fn add(&self, records: u64) {
         self.0.inc(records);
     }
 
     /// So many records in all.
-    pub fn set(&self, records: u64) {
+    pub(crate) fn set(&self, records: u64) {
         self.0.set_position(records);
     }
 
     /// A line above the progress.
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         if self.0.is_hidden() {
             super::format::complain(text);
         } else {
@@ -51,7 +51,7 @@ impl Progress {
     }
 
     /// Leaves nothing on the screen.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }
 }

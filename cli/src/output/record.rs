@@ -14,18 +14,18 @@ use super::template::Template;
 
 /// A record and where it is from.
 #[derive(Clone, Copy, Debug)]
-pub struct Printed<'a> {
+pub(crate) struct Printed<'a> {
     /// Name.
-    pub topic: &'a str,
+    pub(crate) topic: &'a str,
     /// From 0.
-    pub partition: i32,
+    pub(crate) partition: i32,
     /// Of that partition.
-    pub record: &'a Record,
+    pub(crate) record: &'a Record,
 }
 
 /// How records are printed.
 #[derive(Clone, Debug)]
-pub struct RecordPrinter {
+pub(crate) struct RecordPrinter {
     form: Form,
     zone: TimeZone,
 }
@@ -40,19 +40,26 @@ enum Form {
 
 impl RecordPrinter {
     /// By template if there is one, else by the format of the output.
-    pub fn new(template: Option<Template>, output: &Output) -> Self {
+    pub(crate) fn new(template: Option<Template>, output: &Output) -> Self {
         let form = match (template, output.format) {
             (Some(template), _) => Form::Template(template),
             (None, Format::Table) => Form::Text,
             (None, Format::Json | Format::Jsonl) => Form::Json,
             (None, Format::Name) => Form::Name,
         };
-        Self { form, zone: output.zone.clone() }
+        Self {
+            form,
+            zone: output.zone.clone(),
+        }
     }
 
     /// Prints one record. Nothing is flushed.
-    pub fn print(&self, printed: Printed<'_>, output: &mut Output) -> io::Result<()> {
-        let Printed { topic, partition, record } = printed;
+    pub(crate) fn print(&self, printed: Printed<'_>, output: &mut Output) -> io::Result<()> {
+        let Printed {
+            topic,
+            partition,
+            record,
+        } = printed;
         let mut line = Vec::new();
         match &self.form {
             Form::Template(template) => template.render(topic, partition, record, &mut line),
@@ -70,7 +77,11 @@ impl RecordPrinter {
 /// Key and value as text where they are UTF-8, else `keyBase64` and `valueBase64`; null where
 /// there is none.
 fn record_json(printed: Printed<'_>) -> Value {
-    let Printed { topic, partition, record } = printed;
+    let Printed {
+        topic,
+        partition,
+        record,
+    } = printed;
     let mut object = Map::new();
     object.insert("topic".into(), topic.into());
     object.insert("partition".into(), partition.into());
@@ -79,7 +90,10 @@ fn record_json(printed: Printed<'_>) -> Value {
     insert_bytes(&mut object, "value", record.value.as_deref());
     insert_headers(&mut object, record);
     object.insert("timestampMs".into(), record.timestamp_ms.to_string().into());
-    object.insert("appendTimeMs".into(), record.append_time_ms.to_string().into());
+    object.insert(
+        "appendTimeMs".into(),
+        record.append_time_ms.to_string().into(),
+    );
     object.insert("attempt".into(), record.attempt.into());
     object.insert("messageId".into(), record.message_id.as_str().into());
     if record.value_omitted {
@@ -93,7 +107,10 @@ fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: Option<&[u8]
     let (name, value) = match bytes.map(|bytes| (bytes, std::str::from_utf8(bytes))) {
         None => (name.to_owned(), Value::Null),
         Some((_, Ok(text))) => (name.to_owned(), text.into()),
-        Some((bytes, Err(_))) => (format!("{name}Base64"), BASE64_STANDARD.encode(bytes).into()),
+        Some((bytes, Err(_))) => (
+            format!("{name}Base64"),
+            BASE64_STANDARD.encode(bytes).into(),
+        ),
     };
     object.insert(name, value);
 }
@@ -116,17 +133,30 @@ fn insert_headers(object: &mut Map<String, Value>, record: &Record) {
 }
 
 fn record_text(printed: Printed<'_>, zone: &TimeZone) -> String {
-    let Printed { topic, partition, record } = printed;
-    let key = record.key.as_deref().map_or_else(|| String::from("-"), show_text);
+    let Printed {
+        topic,
+        partition,
+        record,
+    } = printed;
+    let key = record
+        .key
+        .as_deref()
+        .map_or_else(|| String::from("-"), show_text);
     let value = match record.value.as_deref() {
         Some(value) => show_text(value),
         None if record.value_omitted => format!("({} bytes left out)", record.value_bytes),
         None => String::from("(tombstone)"),
     };
-    let attempt =
-        if record.attempt > 1 { format!("  #{}", record.attempt) } else { String::new() };
+    let attempt = if record.attempt > 1 {
+        format!("  #{}", record.attempt)
+    } else {
+        String::new()
+    };
     let time = show_time_ms(record.timestamp_ms, zone);
-    format!("{topic}/{partition}@{}  {time}{attempt}  {key}  {value}\n", record.offset)
+    format!(
+        "{topic}/{partition}@{}  {time}{attempt}  {key}  {value}\n",
+        record.offset
+    )
 }
 
 #[cfg(test)]
@@ -134,10 +164,15 @@ mod tests {
     use super::*;
 
     fn print(format: Format, record: &Record) -> String {
-        let printed = Printed { topic: "flights", partition: 3, record };
-        match format {
-            Format::Table => record_text(printed, &TimeZone::UTC),
-            _ => record_json(printed).to_string(),
+        let printed = Printed {
+            topic: "flights",
+            partition: 3,
+            record,
+        };
+        if format == Format::Table {
+            record_text(printed, &TimeZone::UTC)
+        } else {
+            record_json(printed).to_string()
         }
     }
 
@@ -172,21 +207,37 @@ mod tests {
 
     #[test]
     fn a_value_left_out_is_no_tombstone() {
-        let record =
-            Record { value: None, value_omitted: true, value_bytes: 5_000_000, ..flight() };
+        let record = Record {
+            value: None,
+            value_omitted: true,
+            value_bytes: 5_000_000,
+            ..flight()
+        };
         let shown: Value = serde_json::from_str(&print(Format::Json, &record)).unwrap();
         assert_eq!(shown["valueOmitted"], true);
         assert_eq!(shown["valueBytes"], "5000000");
         assert!(print(Format::Table, &record).ends_with("(5000000 bytes left out)\n"));
-        let record = Record { value: None, ..flight() };
+        let record = Record {
+            value: None,
+            ..flight()
+        };
         assert!(print(Format::Table, &record).ends_with("(tombstone)\n"));
     }
 
     #[test]
     fn the_line_of_a_record_shows_a_second_attempt() {
         let first = print(Format::Table, &flight());
-        assert_eq!(first, "flights/3@12  2001-01-13 14:56:00.123  SAN  {\"delay\":32}\n");
-        let again = print(Format::Table, &Record { attempt: 2, ..flight() });
+        assert_eq!(
+            first,
+            "flights/3@12  2001-01-13 14:56:00.123  SAN  {\"delay\":32}\n"
+        );
+        let again = print(
+            Format::Table,
+            &Record {
+                attempt: 2,
+                ..flight()
+            },
+        );
         assert!(again.contains("  #2  "), "{again}");
     }
 }

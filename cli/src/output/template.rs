@@ -8,7 +8,7 @@ use varvelog_proto::v1::Record;
 
 /// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
+pub(crate) struct Template(Vec<Piece>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
@@ -41,7 +41,7 @@ enum Time {
 impl Template {
     /// Reads a template. `\n`, `\t`, `\r`, `\0` and `\\` are what they are elsewhere, `%%` is a
     /// percent sign.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut literal = Vec::new();
         let mut rest = text;
@@ -78,7 +78,7 @@ impl Template {
     }
 
     /// Appends a record to `out`.
-    pub fn render(&self, topic: &str, partition: i32, record: &Record, out: &mut Vec<u8>) {
+    pub(crate) fn render(&self, topic: &str, partition: i32, record: &Record, out: &mut Vec<u8>) {
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
@@ -139,10 +139,15 @@ fn push_headers(record: &Record, out: &mut Vec<u8>) {
 fn parse_letter(text: &str) -> Result<(Piece, &str), String> {
     let mut chars = text.chars();
     let Some(letter) = chars.next() else {
-        return Err(String::from("a template ends in a single %; %% is a percent sign"));
+        return Err(String::from(
+            "a template ends in a single %; %% is a percent sign",
+        ));
     };
     let after = chars.as_str();
-    let (form, after) = match after.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+    let (form, after) = match after
+        .strip_prefix('{')
+        .and_then(|inner| inner.split_once('}'))
+    {
         Some((form, after)) if "kvd".contains(letter) => (form, after),
         _ => ("", after),
     };
@@ -178,7 +183,11 @@ fn bytes_form(form: &str) -> Option<Bytes> {
 }
 
 fn no_form(letter: char, form: &str) -> String {
-    let forms = if letter == 'd' { "{rfc3339}" } else { "{hex} and {base64}" };
+    let forms = if letter == 'd' {
+        "{rfc3339}"
+    } else {
+        "{hex} and {base64}"
+    };
     format!("`%{letter}{{{form}}}` is unknown: %{letter} takes {forms}")
 }
 
@@ -211,14 +220,22 @@ mod tests {
             ..Record::default()
         };
         let mut out = Vec::new();
-        Template::parse(template).unwrap().render("flights", 3, &record, &mut out);
+        Template::parse(template)
+            .unwrap()
+            .render("flights", 3, &record, &mut out);
         String::from_utf8_lossy(&out).into_owned()
     }
 
     #[test]
     fn every_letter_stands_for_its_field() {
-        assert_eq!(render("%t/%p@%o %k #%a\\t%h\\n"), "flights/3@12 SAN #2\ta=1,b=2\n");
-        assert_eq!(render("%d %d{rfc3339}"), "979397760123 2001-01-13T14:56:00.123Z");
+        assert_eq!(
+            render("%t/%p@%o %k #%a\\t%h\\n"),
+            "flights/3@12 SAN #2\ta=1,b=2\n"
+        );
+        assert_eq!(
+            render("%d %d{rfc3339}"),
+            "979397760123 2001-01-13T14:56:00.123Z"
+        );
         assert_eq!(render("%v{hex} %v{base64} %k{hex}"), "ff00 /wA= 53414e");
         assert_eq!(render("100%% {x} \\\\ ü %k{"), "100% {x} \\ ü SAN{");
         assert_eq!(render("%t{x}"), "flights{x}");

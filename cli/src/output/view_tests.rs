@@ -38,7 +38,9 @@ fn shown(format: Format) -> String {
         names: vec!["flights".into()],
     };
     let shared = Shared::default();
-    Output::into(format, Box::new(shared.clone())).show(&view).unwrap();
+    Output::into(format, Box::new(shared.clone()))
+        .show(&view)
+        .unwrap();
     let bytes = shared.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
 }

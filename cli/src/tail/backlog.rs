@@ -44,7 +44,13 @@ impl Backlog {
             }
             ends.insert(partition, end);
         }
-        Self { wanted, ends, missing, held: BTreeMap::new(), later: Vec::new() }
+        Self {
+            wanted,
+            ends,
+            missing,
+            held: BTreeMap::new(),
+            later: Vec::new(),
+        }
     }
 
     /// Takes a record in. Records of one partition come with rising offsets.
@@ -57,7 +63,8 @@ impl Backlog {
             self.later.push((partition, record));
             return;
         }
-        self.held.insert((record.append_time_ms, partition, record.offset), record);
+        self.held
+            .insert((record.append_time_ms, partition, record.offset), record);
         if self.held.len() > self.wanted {
             self.held.pop_first();
         }
@@ -70,7 +77,10 @@ impl Backlog {
 
     /// In order: the last records, then what came later.
     pub(super) fn into_records(self) -> impl Iterator<Item = Placed> {
-        let held = self.held.into_iter().map(|((_, partition, _), record)| (partition, record));
+        let held = self
+            .held
+            .into_iter()
+            .map(|((_, partition, _), record)| (partition, record));
         held.chain(self.later)
     }
 }
@@ -84,11 +94,18 @@ mod tests {
     }
 
     fn record(offset: i64, append_time_ms: i64) -> Record {
-        Record { offset, append_time_ms, ..Record::default() }
+        Record {
+            offset,
+            append_time_ms,
+            ..Record::default()
+        }
     }
 
     fn order(backlog: Backlog) -> Vec<(i32, i64)> {
-        backlog.into_records().map(|((_, partition), record)| (partition, record.offset)).collect()
+        backlog
+            .into_records()
+            .map(|((_, partition), record)| (partition, record.offset))
+            .collect()
     }
 
     #[test]

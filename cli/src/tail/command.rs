@@ -21,7 +21,7 @@ const QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct TailArgs {
+pub(crate) struct TailArgs {
     /// Their names
     #[arg(required = true, value_name = "TOPIC")]
     topics: Vec<String>,
@@ -62,8 +62,8 @@ pub struct TailArgs {
 pub(crate) async fn run(args: TailArgs, context: &mut Context) -> Result<(), Failure> {
     let connection = context.connect().await?;
     let backlog = backlog(&args, &connection).await?;
-    let request = connection.answer(connection.log().tail(args.to_request(backlog.is_some())));
-    let stream = request.await?;
+    let request = args.to_request(backlog.is_some());
+    let stream = connection.answer(connection.log().tail(request)).await?;
     let tail = Tail {
         printer: RecordPrinter::new(args.format.clone(), &context.output),
         output: &mut context.output,
@@ -98,7 +98,11 @@ impl TailArgs {
         v1::TailRequest {
             topics: self.topics.clone(),
             start: Some(start.to_position(clock::unix_ms())),
-            limit: if counted_here { 0 } else { self.limit.unwrap_or(0) },
+            limit: if counted_here {
+                0
+            } else {
+                self.limit.unwrap_or(0)
+            },
             stop_at_end: self.exit || self.until.is_some(),
             key_equals: self.key.clone().unwrap_or_default().into(),
         }
@@ -107,7 +111,11 @@ impl TailArgs {
     fn wants(&self, record: &v1::Record) -> bool {
         let in_time = self.until.is_none_or(|until| record.append_time_ms < until);
         let value = record.value.as_deref().unwrap_or_default();
-        in_time && self.grep.as_ref().is_none_or(|text| contains(value, text.as_bytes()))
+        in_time
+            && self
+                .grep
+                .as_ref()
+                .is_none_or(|text| contains(value, text.as_bytes()))
     }
 }
 
@@ -117,7 +125,9 @@ fn contains(value: &[u8], text: &[u8]) -> bool {
 
 /// Where the last N of each partition begin and end now.
 async fn backlog(args: &TailArgs, connection: &Connection) -> Result<Option<Backlog>, Failure> {
-    let Some(last) = args.last_of_all() else { return Ok(None) };
+    let Some(last) = args.last_of_all() else {
+        return Ok(None);
+    };
     let mut partitions = Vec::new();
     for topic in &args.topics {
         let offsets = async |position: parse::From| {
@@ -126,7 +136,9 @@ async fn backlog(args: &TailArgs, connection: &Connection) -> Result<Option<Back
                 partitions: Vec::new(),
                 at: Some(position.to_position(0)),
             });
-            connection.answer(connection.log().list_offsets(request)).await
+            connection
+                .answer(connection.log().list_offsets(request))
+                .await
         };
         let ends = offsets(parse::From::Latest).await?.offsets;
         let starts = offsets(parse::From::Last(last.into())).await?.offsets;
@@ -134,7 +146,10 @@ async fn backlog(args: &TailArgs, connection: &Connection) -> Result<Option<Back
             partitions.push(((topic.clone(), end.partition), start.offset, end.offset));
         }
     }
-    Ok(Some(Backlog::new(usize::try_from(last).unwrap_or(usize::MAX), partitions)))
+    Ok(Some(Backlog::new(
+        usize::try_from(last).unwrap_or(usize::MAX),
+        partitions,
+    )))
 }
 
 struct Tail<'a> {
@@ -158,19 +173,18 @@ impl Tail<'_> {
             if self.is_full() {
                 return Ok(());
             }
-            let message = match &backlog {
-                None => stream.message().await,
-                Some(_) => match tokio::time::timeout(QUIET_TIME, stream.message()).await {
-                    Ok(message) => message,
-                    Err(_) => {
-                        if let Some(found) = backlog.take() {
-                            self.print_backlog(found)?;
-                        }
-                        continue;
-                    }
-                },
+            let next = stream.message();
+            let message = if backlog.is_none() {
+                next.await
+            } else if let Ok(message) = tokio::time::timeout(QUIET_TIME, next).await {
+                message
+            } else {
+                if let Some(found) = backlog.take() {
+                    self.print_backlog(found)?;
+                }
+                continue;
             };
-            let Some(response) = message.map_err(|status| connection.failure(&status))? else {
+            let Some(response) = message.map_err(|status| connection.failure(status))? else {
                 return backlog.map_or(Ok(()), |found| self.print_backlog(found));
             };
             self.take(response, &mut backlog)?;
@@ -204,7 +218,11 @@ impl Tail<'_> {
             return Ok(());
         }
         self.printed += 1;
-        let printed = Printed { topic: &partition.0, partition: partition.1, record };
+        let printed = Printed {
+            topic: &partition.0,
+            partition: partition.1,
+            record,
+        };
         Ok(self.printer.print(printed, self.output)?)
     }
 
@@ -245,11 +263,23 @@ mod tests {
 
     #[test]
     fn the_broker_counts_only_what_it_sees_as_we_do() {
-        assert_eq!(args("t --from earliest --limit 5").to_request(false).limit, 5);
-        assert_eq!(args("t --from earliest --limit 5 --grep x").to_request(false).limit, 0);
+        assert_eq!(
+            args("t --from earliest --limit 5").to_request(false).limit,
+            5
+        );
+        assert_eq!(
+            args("t --from earliest --limit 5 --grep x")
+                .to_request(false)
+                .limit,
+            0
+        );
         assert_eq!(args("t --limit 5").to_request(true).limit, 0);
         assert!(args("t -e").to_request(true).stop_at_end);
-        assert!(args("t --until 2001-01-13T14:56:00Z").to_request(false).stop_at_end);
+        assert!(
+            args("t --until 2001-01-13T14:56:00Z")
+                .to_request(false)
+                .stop_at_end
+        );
     }
 
     #[test]

@@ -3,5 +3,5 @@
 mod backlog;
 mod command;
 
-pub use command::TailArgs;
+pub(crate) use command::TailArgs;
 pub(crate) use command::run;

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct AddPartitionsArgs {
+pub(crate) struct AddPartitionsArgs {
     /// Its name
     name: String,
     /// How many there shall be in all
@@ -31,9 +31,13 @@ pub(crate) async fn run(args: AddPartitionsArgs, context: &mut Context) -> Resul
         validate_only: args.dry_run,
         force: args.force,
     });
-    let answer = connection.answer(connection.topics().add_partitions(request)).await?;
+    let answer = connection
+        .answer(connection.topics().add_partitions(request))
+        .await?;
     let topic = answer.topic.unwrap_or_default();
-    context.output.show(&topic_view(&topic, &[], &context.output.zone.clone()))?;
+    context
+        .output
+        .show(&topic_view(&topic, &[], &context.output.zone.clone()))?;
     if args.dry_run {
         context.output.note("dry run: nothing was changed");
     }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct AlterArgs {
+pub(crate) struct AlterArgs {
     /// Its name
     name: String,
     #[command(flatten)]
@@ -24,20 +24,28 @@ pub struct AlterArgs {
 pub(crate) async fn run(args: AlterArgs, context: &mut Context) -> Result<(), Failure> {
     let (config, paths) = args.settings.to_config()?;
     if paths.is_empty() {
-        return Err(Failure::usage("nothing to change: give a setting")
-            .hint("varvelog topic alter --help"));
+        return Err(
+            Failure::usage("nothing to change: give a setting").hint("varvelog topic alter --help")
+        );
     }
-    let topic =
-        v1::Topic { name: args.name, config: Some(config), ..v1::Topic::default() };
+    let topic = v1::Topic {
+        name: args.name,
+        config: Some(config),
+        ..v1::Topic::default()
+    };
     let connection = context.connect().await?;
     let request = connection.request(v1::UpdateTopicRequest {
         topic: Some(topic),
         update_mask: Some(FieldMask { paths }),
         validate_only: args.dry_run,
     });
-    let answer = connection.answer(connection.topics().update_topic(request)).await?;
+    let answer = connection
+        .answer(connection.topics().update_topic(request))
+        .await?;
     let topic = answer.topic.unwrap_or_default();
-    context.output.show(&topic_view(&topic, &[], &context.output.zone.clone()))?;
+    context
+        .output
+        .show(&topic_view(&topic, &[], &context.output.zone.clone()))?;
     if args.dry_run {
         context.output.note("dry run: nothing was changed");
     }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 /// Below `topic`.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Make a topic
     Create(create::CreateArgs),
     /// List topics

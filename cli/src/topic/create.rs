@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct CreateArgs {
+pub(crate) struct CreateArgs {
     /// Letters, digits and . _ -, at most 249
     name: String,
     /// How many partitions
@@ -40,9 +40,13 @@ pub(crate) async fn run(args: CreateArgs, context: &mut Context) -> Result<(), F
         validate_only: args.dry_run,
         ok_if_exists: args.if_not_exists,
     });
-    let answer = connection.answer(connection.topics().create_topic(request)).await?;
+    let answer = connection
+        .answer(connection.topics().create_topic(request))
+        .await?;
     let topic = answer.topic.unwrap_or_default();
-    context.output.show(&topic_view(&topic, &[], &context.output.zone.clone()))?;
+    context
+        .output
+        .show(&topic_view(&topic, &[], &context.output.zone.clone()))?;
     if args.dry_run {
         context.output.note("dry run: nothing was changed");
     }

@@ -12,7 +12,7 @@ use crate::group::groups_of_topic;
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct DeleteArgs {
+pub(crate) struct DeleteArgs {
     /// Their names
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -31,17 +31,28 @@ pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<(), F
         let groups = groups_of_topic(&connection, name).await?;
         let request = delete_request(name, true, args.force);
         connection
-            .answer(connection.topics().delete_topic(connection.request(request)))
+            .answer(
+                connection
+                    .topics()
+                    .delete_topic(connection.request(request)),
+            )
             .await?;
         plan.push((topic, groups));
     }
-    if !args.consent.obtain(&deletion_plan(&plan), "Delete all of that?", context)? {
+    if !args
+        .consent
+        .obtain(&deletion_plan(&plan), "Delete all of that?", context)?
+    {
         return Ok(());
     }
     for name in &args.names {
         let request = delete_request(name, false, args.force);
         connection
-            .answer(connection.topics().delete_topic(connection.request(request)))
+            .answer(
+                connection
+                    .topics()
+                    .delete_topic(connection.request(request)),
+            )
             .await?;
         context.output.note(&format!("deleted {name}"));
     }
@@ -49,5 +60,9 @@ pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<(), F
 }
 
 fn delete_request(name: &str, validate_only: bool, force: bool) -> v1::DeleteTopicRequest {
-    v1::DeleteTopicRequest { name: name.to_owned(), validate_only, force }
+    v1::DeleteTopicRequest {
+        name: name.to_owned(),
+        validate_only,
+        force,
+    }
 }

@@ -16,14 +16,18 @@ use crate::parse;
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct DeleteRecordsArgs {
+pub(crate) struct DeleteRecordsArgs {
     /// The topic
     name: String,
     /// Of which partition; may be given again
     #[arg(short, long = "partition", value_name = "PARTITION")]
     partitions: Vec<i32>,
     /// Of every partition
-    #[arg(long, conflicts_with = "partitions", required_unless_present = "partitions")]
+    #[arg(
+        long,
+        conflicts_with = "partitions",
+        required_unless_present = "partitions"
+    )]
     all_partitions: bool,
     /// Everything before this goes: an offset, latest, a time, -15m, or -N to keep the last N
     #[arg(long, value_parser = parse::from, allow_hyphen_values = true, value_name = "POSITION")]
@@ -40,10 +44,15 @@ pub(crate) async fn run(args: DeleteRecordsArgs, context: &mut Context) -> Resul
         partitions: args.partitions.clone(),
         at: Some(args.before.to_position(clock::unix_ms())),
     });
-    let found = connection.answer(connection.log().list_offsets(request)).await?;
+    let found = connection
+        .answer(connection.log().list_offsets(request))
+        .await?;
     let mut cuts = plan(&topic, &found.offsets);
     let question = format!("Delete these records of {}?", args.name);
-    if !args.consent.obtain(&cuts_view(&args.name, &cuts), &question, context)? {
+    if !args
+        .consent
+        .obtain(&cuts_view(&args.name, &cuts), &question, context)?
+    {
         return Ok(());
     }
     for cut in &mut cuts {
@@ -54,8 +63,11 @@ pub(crate) async fn run(args: DeleteRecordsArgs, context: &mut Context) -> Resul
 }
 
 fn plan(topic: &v1::Topic, offsets: &[v1::PartitionOffset]) -> Vec<Cut> {
-    let status: BTreeMap<i32, &v1::PartitionStatus> =
-        topic.status.iter().map(|status| (status.partition, status)).collect();
+    let status: BTreeMap<i32, &v1::PartitionStatus> = topic
+        .status
+        .iter()
+        .map(|status| (status.partition, status))
+        .collect();
     let cut = |found: &v1::PartitionOffset| {
         let status = status.get(&found.partition)?;
         Some(Cut {
@@ -75,7 +87,9 @@ async fn delete(connection: &Connection, name: &str, cut: &Cut) -> Result<i64, F
         before_offset: cut.earliest_after,
         validate_only: false,
     });
-    let answer = connection.answer(connection.topics().delete_records(request)).await?;
+    let answer = connection
+        .answer(connection.topics().delete_records(request))
+        .await?;
     Ok(answer.earliest_offset)
 }
 
@@ -91,9 +105,15 @@ mod tests {
             latest_offset,
             ..v1::PartitionStatus::default()
         };
-        let topic =
-            v1::Topic { status: vec![status(0, 10, 20), status(1, 0, 5)], ..v1::Topic::default() };
-        let at = |partition, offset| v1::PartitionOffset { partition, offset, append_time_ms: -1 };
+        let topic = v1::Topic {
+            status: vec![status(0, 10, 20), status(1, 0, 5)],
+            ..v1::Topic::default()
+        };
+        let at = |partition, offset| v1::PartitionOffset {
+            partition,
+            offset,
+            append_time_ms: -1,
+        };
         let cuts = plan(&topic, &[at(0, 3), at(1, 5), at(7, 1)]);
         let cut = |partition, earliest_before, earliest_after, latest| Cut {
             partition,

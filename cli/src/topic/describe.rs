@@ -11,7 +11,7 @@ use crate::group::groups_of_topic;
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct DescribeArgs {
+pub(crate) struct DescribeArgs {
     /// Its name
     name: String,
 }
@@ -20,13 +20,19 @@ pub(crate) async fn run(args: DescribeArgs, context: &mut Context) -> Result<(),
     let connection = context.connect().await?;
     let topic = get_topic(&connection, &args.name).await?;
     let groups = groups_of_topic(&connection, &args.name).await?;
-    context.output.show(&topic_view(&topic, &groups, &context.output.zone.clone()))?;
+    context
+        .output
+        .show(&topic_view(&topic, &groups, &context.output.zone.clone()))?;
     Ok(())
 }
 
 /// The topic with its partitions.
 pub(super) async fn get_topic(connection: &Connection, name: &str) -> Result<v1::Topic, Failure> {
-    let request = connection.request(v1::GetTopicRequest { name: name.to_owned() });
-    let answer = connection.answer(connection.topics().get_topic(request)).await?;
+    let request = connection.request(v1::GetTopicRequest {
+        name: name.to_owned(),
+    });
+    let answer = connection
+        .answer(connection.topics().get_topic(request))
+        .await?;
     Ok(answer.topic.unwrap_or_default())
 }

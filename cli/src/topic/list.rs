@@ -12,7 +12,7 @@ const PAGE_SIZE: i32 = 1000;
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
-pub struct ListArgs {
+pub(crate) struct ListArgs {
     /// Only names that begin so
     #[arg(default_value = "")]
     prefix: String,
@@ -24,7 +24,9 @@ pub struct ListArgs {
 pub(crate) async fn run(args: ListArgs, context: &mut Context) -> Result<(), Failure> {
     let connection = context.connect().await?;
     let topics = all_topics(&connection, &args.prefix, args.derived).await?;
-    context.output.show(&topics_view(&topics, &context.output.zone.clone()))?;
+    context
+        .output
+        .show(&topics_view(&topics, &context.output.zone.clone()))?;
     Ok(())
 }
 
@@ -43,7 +45,9 @@ async fn all_topics(
             name_prefix: prefix.to_owned(),
             include_derived: derived,
         });
-        let page = connection.answer(connection.topics().list_topics(request)).await?;
+        let page = connection
+            .answer(connection.topics().list_topics(request))
+            .await?;
         topics.extend(page.topics);
         if page.next_page_token.is_empty() {
             return Ok(topics);

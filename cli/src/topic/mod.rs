@@ -11,5 +11,5 @@ mod list;
 mod settings;
 mod views;
 
-pub use command::Command;
+pub(crate) use command::Command;
 pub(crate) use command::run;

@@ -49,8 +49,9 @@ impl SettingArgs {
             paths.push(String::from("config.segment_bytes"));
         }
         if let Some(bytes) = self.max_record_bytes {
-            config.max_record_bytes = i32::try_from(bytes)
-                .map_err(|_| Failure::usage(format!("--max-record-bytes: {bytes} is too large")))?;
+            config.max_record_bytes = i32::try_from(bytes).map_err(|_range| {
+                Failure::usage(format!("--max-record-bytes: {bytes} is too large"))
+            })?;
             paths.push(String::from("config.max_record_bytes"));
         }
         if let Some(window) = self.message_id_window {
@@ -67,7 +68,7 @@ impl SettingArgs {
 
 fn to_duration(option: &str, duration: Duration) -> Result<prost_types::Duration, Failure> {
     prost_types::Duration::try_from(duration)
-        .map_err(|_| Failure::usage(format!("{option}: that long cannot be said")))
+        .map_err(|_range| Failure::usage(format!("{option}: that long cannot be said")))
 }
 
 #[cfg(test)]
@@ -89,13 +90,25 @@ mod tests {
         assert_eq!(config.max_record_bytes, 2 << 20);
         assert_eq!(
             paths,
-            ["config.retention_age", "config.max_record_bytes", "config.labels"]
+            [
+                "config.retention_age",
+                "config.max_record_bytes",
+                "config.labels"
+            ]
         );
     }
 
     #[test]
     fn a_size_that_the_contract_cannot_say_is_refused() {
-        let args = SettingArgs { max_record_bytes: Some(1 << 40), ..SettingArgs::default() };
-        assert!(args.to_config().unwrap_err().message.contains("--max-record-bytes"));
+        let args = SettingArgs {
+            max_record_bytes: Some(1 << 40),
+            ..SettingArgs::default()
+        };
+        assert!(
+            args.to_config()
+                .unwrap_err()
+                .message
+                .contains("--max-record-bytes")
+        );
     }
 }

@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 use varvelog_proto::v1;
 
 use crate::group::{group_age, group_status};
-use crate::output::{
-    Block, View, show_age, show_bytes, show_count, show_text, show_time, to_json,
-};
+use crate::output::{Block, View, show_age, show_bytes, show_count, show_text, show_time, to_json};
 
 /// A list.
 pub(super) fn topics_view(topics: &[v1::Topic], zone: &TimeZone) -> View {
@@ -45,8 +43,11 @@ pub(super) fn topic_view(topic: &v1::Topic, groups: &[v1::Group], zone: &TimeZon
         .into_iter()
         .map(|(name, value)| show_text(format!("{name}={value}").as_bytes()))
         .collect();
-    let records: i64 =
-        topic.status.iter().map(|status| status.latest_offset - status.earliest_offset).sum();
+    let records: i64 = topic
+        .status
+        .iter()
+        .map(|status| status.latest_offset - status.earliest_offset)
+        .sum();
     let mut pairs = vec![
         ("topic", topic.name.clone()),
         ("id", topic.id.clone()),
@@ -55,7 +56,10 @@ pub(super) fn topic_view(topic: &v1::Topic, groups: &[v1::Group], zone: &TimeZon
         ("retention", show_retention(&config)),
         ("segment", show_bytes(config.segment_bytes)),
         ("largest record", show_bytes(config.max_record_bytes.into())),
-        ("message ids", show_window(config.message_id_window.as_ref())),
+        (
+            "message ids",
+            show_window(config.message_id_window.as_ref()),
+        ),
         ("labels", labels.join(", ")),
         ("created", show_time(topic.create_time.as_ref(), zone)),
     ];
@@ -75,17 +79,28 @@ pub(super) fn topic_view(topic: &v1::Topic, groups: &[v1::Group], zone: &TimeZon
 /// What `delete` would take away.
 pub(super) fn deletion_plan(plan: &[(v1::Topic, Vec<v1::Group>)]) -> View {
     let row = |(topic, groups): &(v1::Topic, Vec<v1::Group>)| {
-        let records: i64 = topic.status.iter().map(|s| s.latest_offset - s.earliest_offset).sum();
+        let records: i64 = topic
+            .status
+            .iter()
+            .map(|s| s.latest_offset - s.earliest_offset)
+            .sum();
         let groups: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
         vec![
             topic.name.clone(),
             show_count(topic.partitions.into()),
             show_count(records),
             show_bytes(topic.size_bytes),
-            if groups.is_empty() { String::from("-") } else { groups.join(", ") },
+            if groups.is_empty() {
+                String::from("-")
+            } else {
+                groups.join(", ")
+            },
         ]
     };
-    let items: Vec<Value> = plan.iter().map(|(topic, _)| to_json("Topic", topic)).collect();
+    let items: Vec<Value> = plan
+        .iter()
+        .map(|(topic, _)| to_json("Topic", topic))
+        .collect();
     View {
         blocks: vec![Block::Table {
             title: String::from("to be deleted:"),
@@ -131,12 +146,21 @@ pub(super) fn cuts_view(topic: &str, cuts: &[Cut]) -> View {
     View {
         blocks: vec![Block::Table {
             title: String::new(),
-            header: vec!["PARTITION", ">EARLIEST", ">NEW EARLIEST", ">LATEST", ">DELETED"],
+            header: vec![
+                "PARTITION",
+                ">EARLIEST",
+                ">NEW EARLIEST",
+                ">LATEST",
+                ">DELETED",
+            ],
             rows: cuts.iter().map(row).collect(),
         }],
         json: json!({ "partitions": items }),
         items,
-        names: cuts.iter().map(|cut| format!("{topic}/{}", cut.partition)).collect(),
+        names: cuts
+            .iter()
+            .map(|cut| format!("{topic}/{}", cut.partition))
+            .collect(),
     }
 }
 
@@ -152,9 +176,20 @@ fn partitions_block(status: &[v1::PartitionStatus], zone: &TimeZone) -> Block {
             show_time(status.oldest_append_time.as_ref(), zone),
         ]
     };
-    let header =
-        vec!["PARTITION", ">EARLIEST", ">LATEST", ">RECORDS", ">SIZE", ">EPOCH", "OLDEST"];
-    Block::Table { title: String::new(), header, rows: status.iter().map(row).collect() }
+    let header = vec![
+        "PARTITION",
+        ">EARLIEST",
+        ">LATEST",
+        ">RECORDS",
+        ">SIZE",
+        ">EPOCH",
+        "OLDEST",
+    ];
+    Block::Table {
+        title: String::new(),
+        header,
+        rows: status.iter().map(row).collect(),
+    }
 }
 
 fn groups_block(groups: &[v1::Group]) -> Block {
@@ -180,7 +215,9 @@ fn show_retention(config: &v1::TopicConfig) -> String {
         Some(Ok(age)) => Some(show_age(age)),
         Some(Err(_)) => Some(String::from("?")),
     };
-    let bytes = Some(config.retention_bytes).filter(|bytes| *bytes > 0).map(show_bytes);
+    let bytes = Some(config.retention_bytes)
+        .filter(|bytes| *bytes > 0)
+        .map(show_bytes);
     match (age, bytes) {
         (None, None) => String::from("for ever"),
         (Some(age), None) => age,
@@ -208,20 +245,29 @@ mod tests {
             latest_offset,
             size_bytes: 1_500_000,
             epoch: 1,
-            oldest_append_time: Some(prost_types::Timestamp { seconds: 979_397_760, nanos: 0 }),
+            oldest_append_time: Some(prost_types::Timestamp {
+                seconds: 979_397_760,
+                nanos: 0,
+            }),
         };
         v1::Topic {
             name: "flights".into(),
             id: "01890a5d-ac96-774b-bcce-b302099a8057".into(),
             partitions: 2,
             config: Some(v1::TopicConfig {
-                retention_age: Some(prost_types::Duration { seconds: 604_800, nanos: 0 }),
+                retention_age: Some(prost_types::Duration {
+                    seconds: 604_800,
+                    nanos: 0,
+                }),
                 segment_bytes: 128 << 20,
                 max_record_bytes: 1 << 20,
                 labels: [("team".into(), "air\u{1b}".into())].into(),
                 ..v1::TopicConfig::default()
             }),
-            create_time: Some(prost_types::Timestamp { seconds: 979_390_000, nanos: 0 }),
+            create_time: Some(prost_types::Timestamp {
+                seconds: 979_390_000,
+                nanos: 0,
+            }),
             size_bytes: 3_000_000,
             status: vec![status(0, 0, 12_345), status(1, 100, 7655)],
         }
@@ -232,7 +278,10 @@ mod tests {
             name: "email".into(),
             status: v1::GroupStatus::Lagging.into(),
             total_lag: 1500,
-            oldest_unprocessed_age: Some(prost_types::Duration { seconds: 3, nanos: 200_000_000 }),
+            oldest_unprocessed_age: Some(prost_types::Duration {
+                seconds: 3,
+                nanos: 200_000_000,
+            }),
             ..v1::Group::default()
         }
     }
@@ -266,8 +315,12 @@ mod tests {
     #[test]
     fn plans_say_what_goes() {
         insta::assert_snapshot!(text(&deletion_plan(&[(topic(), vec![group()])])));
-        let cut =
-            Cut { partition: 1, earliest_before: 100, earliest_after: 7655, latest: 7655 };
+        let cut = Cut {
+            partition: 1,
+            earliest_before: 100,
+            earliest_after: 7655,
+            latest: 7655,
+        };
         insta::assert_snapshot!(text(&cuts_view("flights", &[cut])));
         insta::assert_snapshot!(cuts_view("flights", &[cut]).json.to_string());
     }

@@ -1,0 +1,240 @@
+//! From a line to a record.
+
+use bytes::Bytes;
+use serde_json::Value;
+use varvelog_client::Record;
+use varvelog_proto::v1;
+
+/// What a line is made of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shape {
+    /// The key is the text of this field of a JSON object; the value is the whole line.
+    pub(super) key_field: Option<String>,
+    /// Key and value stand on both sides of the first of these.
+    pub(super) separator: Option<String>,
+    /// Of every record.
+    pub(super) key: Option<String>,
+    /// Of every record.
+    pub(super) headers: Vec<(String, String)>,
+    /// Of every record.
+    pub(super) partition: Option<u32>,
+    /// An empty value is a tombstone.
+    pub(super) tombstones: bool,
+    /// Largest record: key, value and headers.
+    pub(super) record_bytes_max: usize,
+}
+
+/// Key and value of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Parts {
+    key: Option<Bytes>,
+    value: Option<Bytes>,
+}
+
+impl Shape {
+    /// What the line stands for, or what is wrong with it.
+    pub(super) fn parts(&self, line: Vec<u8>) -> Result<Parts, String> {
+        let (key, value) = self.split(line)?;
+        let key = key.or_else(|| self.key.clone().map(Bytes::from));
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        let bytes = key.as_ref().map_or(0, Bytes::len) + value.len() + headers;
+        if bytes > self.record_bytes_max {
+            return Err(format!(
+                "{bytes} bytes, and the topic takes records of {} at most",
+                self.record_bytes_max
+            ));
+        }
+        if !self.tombstones || !value.is_empty() {
+            return Ok(Parts {
+                key,
+                value: Some(value),
+            });
+        }
+        if key.is_none() {
+            return Err(String::from("a tombstone needs a key"));
+        }
+        Ok(Parts { key, value: None })
+    }
+
+    /// For the client's producer.
+    pub(super) fn record(&self, parts: Parts) -> Record {
+        let mut record = match parts {
+            Parts {
+                key,
+                value: Some(value),
+            } => {
+                let record = Record::new(value);
+                if let Some(key) = key {
+                    record.key(key)
+                } else {
+                    record
+                }
+            }
+            Parts { key, value: None } => Record::tombstone(key.unwrap_or_default()),
+        };
+        for (name, value) in &self.headers {
+            record = record.header(name.clone(), value.clone());
+        }
+        match self.partition {
+            Some(partition) => record.partition(partition),
+            None => record,
+        }
+    }
+
+    /// For a call without an answer.
+    pub(super) fn message(&self, parts: Parts) -> v1::NewRecord {
+        let header = |(name, value): &(String, String)| (name.clone(), value.clone().into());
+        v1::NewRecord {
+            key: parts.key,
+            value: parts.value,
+            headers: self.headers.iter().map(header).collect(),
+            partition: self
+                .partition
+                .and_then(|partition| i32::try_from(partition).ok()),
+            ..v1::NewRecord::default()
+        }
+    }
+
+    fn split(&self, line: Vec<u8>) -> Result<(Option<Bytes>, Bytes), String> {
+        let line = Bytes::from(line);
+        if let Some(field) = &self.key_field {
+            let key = field_text(&line, field)?;
+            return Ok((Some(key.into()), line));
+        }
+        let Some(separator) = &self.separator else {
+            return Ok((None, line));
+        };
+        let separator = separator.as_bytes();
+        let at = line
+            .windows(separator.len())
+            .position(|window| window == separator);
+        let at = at.ok_or_else(|| {
+            format!(
+                "no separator {:?} in it",
+                String::from_utf8_lossy(separator)
+            )
+        })?;
+        Ok((Some(line.slice(..at)), line.slice(at + separator.len()..)))
+    }
+}
+
+/// The text of a field without quotes. A number or a truth value is its own text; null, lists
+/// and objects are no key.
+fn field_text(line: &[u8], field: &str) -> Result<String, String> {
+    let value: Value =
+        serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
+    match value.get(field) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Number(number)) => Ok(number.to_string()),
+        Some(Value::Bool(truth)) => Ok(truth.to_string()),
+        Some(Value::Null | Value::Array(_) | Value::Object(_)) => {
+            Err(format!("field {field:?} is no text or number"))
+        }
+        None => Err(format!("no field {field:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape() -> Shape {
+        Shape {
+            record_bytes_max: 100,
+            ..Shape::default()
+        }
+    }
+
+    fn by_field(field: &str) -> Shape {
+        Shape {
+            key_field: Some(field.into()),
+            ..shape()
+        }
+    }
+
+    fn read(shape: &Shape, line: &str) -> Result<(Option<String>, Option<String>), String> {
+        let text =
+            |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
+        let parts = shape.parts(line.into())?;
+        let message = shape.message(parts.clone());
+        let record = shape.record(parts);
+        assert_eq!(record.key_bytes(), message.key.as_deref());
+        assert_eq!(record.value_bytes(), message.value.as_deref());
+        Ok((text(record.key_bytes()), text(record.value_bytes())))
+    }
+
+    fn both(key: &str, value: &str) -> (Option<String>, Option<String>) {
+        (Some(key.into()), Some(value.into()))
+    }
+
+    #[test]
+    fn a_plain_line_is_a_value_without_key() {
+        assert_eq!(read(&shape(), " {x} "), Ok((None, Some(" {x} ".into()))));
+        assert_eq!(read(&shape(), ""), Ok((None, Some(String::new()))));
+    }
+
+    #[test]
+    fn the_key_is_the_field_s_text_and_the_value_the_whole_line() {
+        let line = r#"{"origin":"S\"AN","n":1.50,"b":true,"z":null,"l":[]}"#;
+        assert_eq!(read(&by_field("origin"), line), Ok(both("S\"AN", line)));
+        assert_eq!(read(&by_field("b"), line), Ok(both("true", line)));
+        assert_eq!(
+            read(&by_field("n"), r#"{"n":12}"#),
+            Ok(both("12", r#"{"n":12}"#))
+        );
+        for (field, line) in [
+            ("x", line),
+            ("z", line),
+            ("l", line),
+            ("a", "[1]"),
+            ("a", ""),
+        ] {
+            assert!(read(&by_field(field), line).is_err(), "{field} {line}");
+        }
+    }
+
+    #[test]
+    fn a_separator_cuts_once() {
+        let by = |separator: &str| Shape {
+            separator: Some(separator.into()),
+            ..shape()
+        };
+        assert_eq!(read(&by(":"), "k:v:w"), Ok(both("k", "v:w")));
+        assert_eq!(read(&by("::"), "k::"), Ok(both("k", "")));
+        assert_eq!(read(&by("\t"), "\tv"), Ok(both("", "v")));
+        assert!(read(&by(":"), "kv").is_err());
+    }
+
+    #[test]
+    fn an_empty_value_is_a_tombstone_when_asked_for() {
+        let shape = Shape {
+            separator: Some(":".into()),
+            tombstones: true,
+            ..shape()
+        };
+        assert_eq!(read(&shape, "k:"), Ok((Some("k".into()), None)));
+        let keyless = Shape {
+            separator: None,
+            ..shape
+        };
+        assert!(read(&keyless, "").is_err());
+    }
+
+    #[test]
+    fn a_record_beyond_the_topic_s_limit_is_refused_here() {
+        let shape = Shape {
+            headers: vec![("h".into(), "123".into())],
+            ..shape()
+        };
+        assert!(read(&shape, &"x".repeat(96)).is_ok());
+        assert!(
+            read(&shape, &"x".repeat(97))
+                .unwrap_err()
+                .contains("101 bytes")
+        );
+    }
+}
