@@ -17,6 +17,8 @@ mod codec;
 #[cfg(test)]
 mod damage_tests;
 mod error;
+#[cfg(test)]
+mod fixture_tests;
 mod header;
 #[cfg(test)]
 mod header_tests;
