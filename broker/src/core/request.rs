@@ -324,7 +324,7 @@ pub struct AckToken {
 }
 
 /// What the group machine answers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupReply {
     /// The stream is open; its messages follow.
     Joined(StreamKey),
