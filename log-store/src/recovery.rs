@@ -1,10 +1,17 @@
 //! What to do with what a crash left, decided from what was found.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
 
-use crate::Offset;
+use bytes::Bytes;
+
+use crate::fs::Dir;
 use crate::layout::{self, PartitionFile};
-use crate::partition::{OffsetRange, PartitionManifest};
+use crate::limits::BATCH_BYTES_MAX;
+use crate::partition::{OffsetRange, PartitionManifest, is_segment_of, size};
+use crate::wal::Place;
+use crate::{FolderId, Offset};
 
 /// What to do with the folder of a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -75,3 +82,33 @@ pub fn plan_partition(manifest: &PartitionManifest, names: &[String]) -> Partiti
         .map(|last| (last.base, last.bytes));
     plan
 }
+
+/// The batch that a frame of the write-ahead log says was written straight to a segment below
+/// `root`, the folder of all partitions; `None` if it is not there, or not as it was written.
+pub fn read_placed(
+    root: &Arc<dyn Dir>,
+    folder: FolderId,
+    place: &Place,
+) -> io::Result<Option<Bytes>> {
+    if place.bytes > BATCH_BYTES_MAX {
+        return Ok(None);
+    }
+    let opened = root
+        .open_dir(&layout::partition_folder(place.partition))
+        .and_then(|partition| partition.open(&PartitionFile::Segment(place.segment).name()));
+    let file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    if !is_segment_of(file.as_ref(), folder, place.partition, place.segment)? {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; size(place.bytes)];
+    let read = file.read_at(&mut bytes, place.position.into())?;
+    let is_whole = read == bytes.len() && crc32fast::hash(&bytes) == place.checksum;
+    Ok(is_whole.then(|| bytes.into()))
+}
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

@@ -12,7 +12,7 @@ use crate::layout::PartitionFile;
 use crate::partition::entry::{ENTRY_HEADER_SIZE, EntryHeader, Seed};
 use crate::partition::fields::size_u32;
 use crate::partition::file_header::{
-    FILE_HEADER_BYTES, FileKind, HeaderFound, Identity, encode_file_header, read_file_header,
+    FILE_HEADER_BYTES, FileKind, Identity, encode_file_header, is_segment_of,
 };
 use crate::partition::index::Spacing;
 use crate::partition::index_file::{GrowingIndex, create_anew, write_sealed};
@@ -174,13 +174,12 @@ fn is_as_stated(
     identity: &Identity,
     segment: &SegmentManifest,
 ) -> io::Result<bool> {
-    let mut header = [0; 64];
-    let read = file.read_at(&mut header, 0)?;
-    let found = header.get(..read).unwrap_or_default();
-    let is_ours = matches!(
-        read_file_header(FileKind::Segment, identity, found),
-        HeaderFound::Ours { .. }
-    );
+    let Identity {
+        folder,
+        partition,
+        base,
+    } = *identity;
+    let is_ours = is_segment_of(file, folder, partition, base)?;
     if !is_ours || file.len()? < u64::from(segment.bytes) {
         return Ok(false);
     }

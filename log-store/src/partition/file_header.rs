@@ -1,5 +1,8 @@
 //! The first 64 bytes of a segment and of its indexes: what the file is and whose.
 
+use std::io;
+
+use crate::fs::File;
 use crate::partition::fields::Fields;
 use crate::{FolderId, Offset, PartitionId, TopicId};
 
@@ -67,6 +70,25 @@ pub(crate) fn encode_file_header(kind: FileKind, identity: &Identity, count: u32
 /// Judges the first bytes of a file that should be `identity`'s.
 pub(crate) fn read_file_header(kind: FileKind, identity: &Identity, bytes: &[u8]) -> HeaderFound {
     parse(kind, identity, bytes).unwrap_or(HeaderFound::Damaged)
+}
+
+/// Whether `file` begins as the segment of that folder and partition does that starts at `base`.
+pub(crate) fn is_segment_of(
+    file: &dyn File,
+    folder: FolderId,
+    partition: PartitionId,
+    base: Offset,
+) -> io::Result<bool> {
+    let mut header = [0; 64];
+    let read = file.read_at(&mut header, 0)?;
+    let found = header.get(..read).unwrap_or_default();
+    let identity = Identity {
+        folder,
+        partition,
+        base,
+    };
+    let judged = read_file_header(FileKind::Segment, &identity, found);
+    Ok(matches!(judged, HeaderFound::Ours { .. }))
 }
 
 fn parse(kind: FileKind, identity: &Identity, bytes: &[u8]) -> Option<HeaderFound> {

@@ -164,8 +164,9 @@ pub(crate) fn map_sealed(folder: &dyn Dir, identity: &Identity, extent: Extent) 
     let (offsets, count) = map_checked(folder, identity, offsets)?;
     let (times, time_count) = map_checked(folder, identity, times)?;
     let index = Index::new(identity.base, offsets, times, count);
-    let whole = count == time_count && plausible(&index, extent) == count;
-    whole.then_some(index)
+    // A reader may know the segment from before it was sealed, and shorter.
+    index.truncate(plausible(&index, extent));
+    (count == time_count && index.count() > 0).then_some(index)
 }
 
 fn map_checked(folder: &dyn Dir, identity: &Identity, kind: FileKind) -> Option<(Words, u32)> {

@@ -16,7 +16,7 @@ use crate::partition::manifest::{PartitionManifest, SegmentManifest};
 use crate::partition::repair::RepairReport;
 use crate::partition::shared::Shared;
 use crate::partition::stored::{CommittedBatch, PartitionConfig};
-use crate::{Epoch, Offset, WallMs};
+use crate::{Epoch, Offset};
 
 /// Moves the tail into segments, and looks after them. One owner. What is flushed is safe from a
 /// power loss only after [`PartitionWriter::sync`].
@@ -27,7 +27,6 @@ pub struct PartitionWriter {
     /// As published, but for the files of the active segment.
     pub(super) chain: Chain,
     epochs: Vec<(Epoch, Offset)>,
-    time_last: WallMs,
     active: Option<Active>,
     pub(super) folder: Option<Arc<dyn Dir>>,
     unsynced: Unsynced,
@@ -72,7 +71,6 @@ impl PartitionWriter {
         config: PartitionConfig,
         chain: Chain,
         epochs: Vec<(Epoch, Offset)>,
-        time_last: WallMs,
     ) -> Self {
         shared.publish_chain(chain.clone());
         Self {
@@ -80,7 +78,6 @@ impl PartitionWriter {
             config,
             chain,
             epochs,
-            time_last,
             active: None,
             folder: None,
             unsynced: Unsynced::default(),
@@ -136,7 +133,7 @@ impl PartitionWriter {
             id: self.shared.id,
             start: self.shared.start().min(self.chain.end()),
             end: self.chain.end(),
-            append_time_last: self.time_last,
+            append_time_last: self.shared.tail().base_time(),
             epochs: self.epochs.clone(),
             segments: self.chain.segments().copied().collect(),
         }
@@ -300,7 +297,6 @@ impl PartitionWriter {
             self.unsynced.segments.push((segment.base, file));
         }
         self.note_epochs(batches);
-        self.time_last = self.time_last.max(segment.append_time_max);
         self.chain.set_active(segment, Some(open));
         self.shared.publish_chain(self.chain.clone());
         let flushed = self.shared.tail().drop_front(segment.end);
@@ -373,7 +369,7 @@ impl Unsynced {
 
 /// Whether the offsets of `batch` can be counted from `base` in 32 bits.
 fn is_near(base: Offset, batch: &CommittedBatch) -> bool {
-    batch.end().since(base) <= u64::from(u32::MAX)
+    u32::try_from(batch.end().since(base)).is_ok()
 }
 
 fn entry_bytes(batch: &CommittedBatch) -> u32 {

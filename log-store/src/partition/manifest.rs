@@ -70,6 +70,8 @@ impl PartitionManifest {
             self.start = self.start.min(end);
             self.epochs.retain(|(_, first)| *first < end);
             self.segments.retain(|segment| segment.base < end);
+            let last = self.segments.last().map(|last| last.append_time_max);
+            self.append_time_last = last.unwrap_or(WallMs(i64::MIN));
         }
     }
 

@@ -38,6 +38,7 @@ mod walk;
 
 pub use error::{OpenError, ReadError, WriteError};
 pub(crate) use fields::{Fields, size, size_u32, size_u64};
+pub(crate) use file_header::is_segment_of;
 pub(crate) use index_file::create_anew;
 pub use log::{Flushed, PartitionWriter, RetiredSegment};
 pub use manifest::{ManifestError, PartitionManifest, SegmentManifest};
@@ -51,4 +52,12 @@ pub use take::ReadLimit;
 pub use walk::OffsetRange;
 
 #[cfg(test)]
-mod smoke_tests;
+mod damage_tests;
+#[cfg(test)]
+mod index_tests;
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod writer_tests;

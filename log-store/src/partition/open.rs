@@ -84,7 +84,7 @@ fn parts(volume: &Volume, manifest: PartitionManifest, config: PartitionConfig) 
     let chain = Chain::new(segments, end);
     let tail = TailAppender::new(Arc::clone(&shared));
     let reader = PartitionReader::new(Arc::clone(&shared));
-    let writer = PartitionWriter::new(shared, config, chain, epochs, append_time_last);
+    let writer = PartitionWriter::new(shared, config, chain, epochs);
     PartitionParts {
         writer,
         tail,

@@ -41,14 +41,15 @@ impl PartitionReader {
         let mut take = Take::new(limit);
         let mut out = Vec::new();
         // The tail first: what it has no more is in the chain by then.
-        let (in_tail, end) = {
+        let (is_done, end) = {
             let tail = self.shared.tail();
-            (tail.read(from, &mut take, &mut out), tail.end())
+            let is_done = from >= limit.until || tail.read(from, &mut take, &mut out);
+            (is_done, tail.end())
         };
         if from < start || from > end {
             return Err(ReadError::OutOfRange { start, end });
         }
-        if in_tail || from >= limit.until {
+        if is_done {
             return Ok(out);
         }
         let next = self.read_chain(from, &mut take, &mut out)?;

@@ -167,13 +167,13 @@ impl OpenSegment {
         }))
     }
 
-    /// A walk from the last of the first `entries` of the index that leads to an entry, in steps
-    /// that double; from the front of the segment if none does.
+    /// A walk from the last of the first `entries` of the index that tells the truth, sought in
+    /// steps that double; from the front of the segment if none does.
     fn walk_from(&self, extent: Extent, entries: u32) -> io::Result<Walk<'_>> {
         let mut back = 1;
         while let Some(entry) = entries.checked_sub(back).and_then(|at| self.index.get(at)) {
             let mut walk = self.walk(extent, entry.spot);
-            if walk.is_on_entry()? {
+            if walk.time_ahead()? == Some(entry.time) {
                 return Ok(walk);
             }
             back = back.saturating_mul(2);

@@ -37,7 +37,15 @@ impl Shared {
         let index = self.index_of(folder.as_ref(), file.as_ref(), &identity, segment)?;
         let open = Arc::new(OpenSegment::new(base, Seed::new(&identity), file, index));
         files.put(self.token, base, extent, Arc::clone(&open));
+        if !self.is_listed(segment) {
+            files.forget(self.token, base);
+        }
         Ok(open)
+    }
+
+    /// Whether the chain still has the segment as it is known.
+    fn is_listed(&self, segment: &SegmentManifest) -> bool {
+        self.chain().segments_from(segment.base).next() == Some(segment)
     }
 
     /// The index of a segment from its files, or built anew. That of a sealed segment is then
@@ -53,14 +61,13 @@ impl Shared {
         let extent = segment.extent();
         let seed = Seed::new(identity);
         if let Some(index) = map_sealed(folder, identity, extent)
-            && last_leads_to_an_entry(file, seed, extent, &index)?
+            && last_is_true(file, seed, extent, &index)?
         {
             return Ok(index);
         }
         let _one_at_a_time = self.index_files();
         let index = complete(folder, file, identity, extent)?;
-        let is_kept = segment.sealed && self.chain().segments().any(|kept| kept == segment);
-        if is_kept {
+        if segment.sealed && self.is_listed(segment) {
             drop(write_sealed(folder, identity, &index));
         }
         Ok(index)
@@ -76,7 +83,7 @@ pub(crate) fn complete(
 ) -> io::Result<Index> {
     let seed = Seed::new(identity);
     let known = read_growing(folder, identity, extent)?;
-    while known.count() > 0 && !last_leads_to_an_entry(file, seed, extent, &known)? {
+    while known.count() > 0 && !last_is_true(file, seed, extent, &known)? {
         known.truncate(known.count() / 2);
     }
     let mut entries: Vec<_> = known.entries().collect();
@@ -100,15 +107,11 @@ pub(crate) fn complete(
     Ok(index)
 }
 
-fn last_leads_to_an_entry(
-    file: &dyn File,
-    seed: Seed,
-    extent: Extent,
-    index: &Index,
-) -> io::Result<bool> {
+fn last_is_true(file: &dyn File, seed: Seed, extent: Extent, index: &Index) -> io::Result<bool> {
     let last = index.count().checked_sub(1).and_then(|at| index.get(at));
     let Some(last) = last else { return Ok(false) };
-    Walk::new(file, seed, extent, last.spot, 0).is_on_entry()
+    let ahead = Walk::new(file, seed, extent, last.spot, 0).time_ahead()?;
+    Ok(ahead == Some(last.time))
 }
 
 /// Refuses a segment of a later version. A header that is damaged, or another segment's, needs no

@@ -15,24 +15,33 @@ pub(crate) struct Tail {
     /// Where it begins: the flushed end.
     base: Offset,
     end: Offset,
-    time_last: WallMs,
+    /// Append time of the last batch in front of the tail.
+    base_time: WallMs,
+    /// Append time of the last batch.
+    end_time: WallMs,
     bytes: u64,
     batches: VecDeque<CommittedBatch>,
 }
 
 impl Tail {
-    pub(crate) fn new(base: Offset, time_last: WallMs) -> Self {
+    pub(crate) fn new(base: Offset, base_time: WallMs) -> Self {
+        let batches = VecDeque::new();
         Self {
             base,
             end: base,
-            time_last,
+            base_time,
+            end_time: base_time,
             bytes: 0,
-            batches: VecDeque::new(),
+            batches,
         }
     }
 
     pub(crate) fn base(&self) -> Offset {
         self.base
+    }
+
+    pub(crate) fn base_time(&self) -> WallMs {
+        self.base_time
     }
 
     pub(crate) fn end(&self) -> Offset {
@@ -50,8 +59,8 @@ impl Tail {
             "a batch begins where the partition ends"
         );
         assert!(batch.record_count > 0, "a batch holds records");
-        self.time_last = self.time_last.max(batch.append_time);
-        batch.append_time = self.time_last;
+        self.end_time = self.end_time.max(batch.append_time);
+        batch.append_time = self.end_time;
         self.end = batch.end();
         self.bytes += batch.body_bytes();
         self.batches.push_back(batch);
@@ -79,6 +88,7 @@ impl Tail {
         {
             dropped += batch.body_bytes();
             self.base = batch.end();
+            self.base_time = batch.append_time;
             self.batches.pop_front();
         }
         self.bytes -= dropped;

@@ -5,11 +5,11 @@
 
 use std::io;
 
-use crate::Offset;
 use crate::fs::File;
 use crate::partition::entry::{ENTRY_HEADER_BYTES, EntryHeader, Seed};
 use crate::partition::fields::{size, size_u32};
 use crate::partition::file_header::FILE_HEADER_BYTES;
+use crate::{Offset, WallMs};
 
 /// Offsets that cannot be read, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,10 +104,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether the entry that is expected next is there.
-    pub(crate) fn is_on_entry(&mut self) -> io::Result<bool> {
+    /// The append time of the entry that is expected next, if it is there.
+    pub(crate) fn time_ahead(&mut self) -> io::Result<Option<WallMs>> {
         let found = self.entry_at(self.at.position)?;
-        Ok(found.is_some_and(|found| found.header.base_offset == self.at.offset))
+        let ahead = found.filter(|found| found.header.base_offset == self.at.offset);
+        Ok(ahead.map(|found| found.header.append_time))
     }
 
     /// The next entry, or what is damaged in front of it; `None` at the end.
@@ -156,9 +157,9 @@ impl<'a> Walk<'a> {
         };
     }
 
-    /// The next header behind the current position that could follow, wherever it begins.
+    /// The next header from here on that could follow, wherever it begins.
     fn search(&mut self) -> io::Result<Option<Placed>> {
-        let mut position = self.at.position.saturating_add(1);
+        let mut position = self.at.position;
         while position.saturating_add(ENTRY_HEADER_BYTES) <= self.extent.bytes {
             if let Some(found) = self.entry_at(position)? {
                 return Ok(Some(found));
