@@ -225,7 +225,9 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_read_would_be_written_the_same(bytes in prop::collection::vec(any::<u8>(), 0..12)) {
+        fn whatever_is_read_would_be_written_the_same(
+            bytes in prop::collection::vec(any::<u8>(), 0..12),
+        ) {
             if let Ok((value, left)) = read32(&bytes) {
                 prop_assert_eq!(&bytes32(value)[..], &bytes[..bytes.len() - left]);
             }

@@ -49,8 +49,8 @@ pub(super) fn decompress(packed: &[u8], bytes_max: u64) -> Result<Vec<u8>, Refus
     }
 }
 
-/// The frame, and behind it bytes that are no block. The decoder takes the end of its source
-/// between two blocks for the end of the frame; here it meets a block that is too large instead.
+/// The frame, and an end mark behind it should the decoder want more. By itself it takes the end of
+/// its source between two blocks for the end of the frame.
 struct Whole<'a> {
     packed: &'a [u8],
     /// Whether the decoder wanted more than there is.
@@ -62,7 +62,7 @@ impl Read for Whole<'_> {
         let taken = self.packed.read(into)?;
         if taken == 0 && !into.is_empty() {
             self.missed = true;
-            into.fill(0xff);
+            into.fill(0);
             return Ok(into.len());
         }
         Ok(taken)
