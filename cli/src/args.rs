@@ -14,7 +14,7 @@ use crate::{
 #[command(
     name = "varvelog",
     version,
-    propagate_version = true,
+    disable_help_subcommand = true,
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "Exit codes: 0 fine, 1 failure, 2 usage, 3 not found, 4 precondition or \

@@ -14,7 +14,7 @@ use crate::output::{Block, View, show_text, to_json};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ShowArgs {
     /// Only keys that begin so
-    #[arg(default_value = "")]
+    #[arg(default_value = "", hide_default_value = true)]
     prefix: String,
     /// Ask the running broker instead of reading file, environment and options
     #[arg(long, conflicts_with_all = ["file", "data_dir", "listen", "http_listen", "insecure", "set"])]

@@ -12,7 +12,12 @@ use crate::parse;
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SourceArgs {
     /// The configuration file
-    #[arg(short, long = "config", env = "VARVELOG_CONFIG", value_name = "FILE")]
+    #[arg(
+        short = 'c',
+        long = "config",
+        env = "VARVELOG_CONFIG",
+        value_name = "FILE"
+    )]
     pub(crate) file: Option<PathBuf>,
     /// Folder of all data [key: `data_dir`]
     #[arg(long, value_name = "FOLDER")]

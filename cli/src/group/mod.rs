@@ -12,4 +12,4 @@ mod watch;
 pub(crate) use calls::groups_of_topic;
 pub(crate) use command::Command;
 pub(crate) use command::run;
-pub(crate) use views::{group_age, group_status};
+pub(crate) use views::{group_age, group_status, groups_view};

@@ -25,7 +25,7 @@ pub(crate) fn group_status(group: &v1::Group) -> &'static str {
 }
 
 /// A list.
-pub(super) fn groups_view(groups: &[v1::Group]) -> View {
+pub(crate) fn groups_view(groups: &[v1::Group]) -> View {
     let row = |group: &v1::Group| {
         vec![
             group.name.clone(),

@@ -7,16 +7,13 @@ use jiff::tz::TimeZone;
 
 use super::view::View;
 
-/// `-o`.
+/// `-o`. Table: for people, records as lines. Json: one thing as one object, a list as the answer
+/// that holds it. Jsonl: one object a line. Name: only names, one a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people; records as lines.
     Table,
-    /// One thing as one object, a list as the answer that holds it.
     Json,
-    /// One object a line.
     Jsonl,
-    /// Only names, one a line.
     Name,
 }
 
@@ -62,6 +59,7 @@ impl Output {
     }
 
     /// Output into `writer` as if it were no terminal, in UTC.
+    #[cfg(test)]
     pub(crate) fn into(format: Format, writer: Box<dyn Write + Send>) -> Self {
         let zone = TimeZone::UTC;
         Self {

@@ -14,7 +14,7 @@ mod view_tests;
 
 pub(crate) use format::complain;
 pub(crate) use format::{Format, Output};
-pub(crate) use human::{show_age, show_bytes, show_count, show_text, show_time, show_time_ms};
+pub(crate) use human::{show_age, show_bytes, show_count, show_text, show_time};
 pub(crate) use json::descriptors;
 pub(crate) use json::to_json;
 pub(crate) use progress::Progress;

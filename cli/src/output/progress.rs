@@ -36,11 +36,6 @@ impl Progress {
         self.0.inc(records);
     }
 
-    /// So many records in all.
-    pub(crate) fn set(&self, records: u64) {
-        self.0.set_position(records);
-    }
-
     /// A line above the progress.
     pub(crate) fn note(&self, text: &str) {
         if self.0.is_hidden() {

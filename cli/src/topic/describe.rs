@@ -1,6 +1,7 @@
 //! `varvelog topic describe`.
 
 use clap::Args;
+use varvelog_client::Admin;
 use varvelog_proto::v1;
 
 use super::views::topic_view;
@@ -28,11 +29,6 @@ pub(crate) async fn run(args: DescribeArgs, context: &mut Context) -> Result<(),
 
 /// The topic with its partitions.
 pub(super) async fn get_topic(connection: &Connection, name: &str) -> Result<v1::Topic, Failure> {
-    let request = connection.request(v1::GetTopicRequest {
-        name: name.to_owned(),
-    });
-    let answer = connection
-        .answer(connection.topics().get_topic(request))
-        .await?;
-    Ok(answer.topic.unwrap_or_default())
+    let topic = Admin::new(connection).topic(name).await;
+    topic.map_err(|error| connection.failure(error))
 }

@@ -13,3 +13,4 @@ mod views;
 
 pub(crate) use command::Command;
 pub(crate) use command::run;
+pub(crate) use views::topic_view;

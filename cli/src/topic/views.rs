@@ -35,7 +35,7 @@ pub(super) fn topics_view(topics: &[v1::Topic], zone: &TimeZone) -> View {
 }
 
 /// One topic, its partitions where they are known, and the groups that read it.
-pub(super) fn topic_view(topic: &v1::Topic, groups: &[v1::Group], zone: &TimeZone) -> View {
+pub(crate) fn topic_view(topic: &v1::Topic, groups: &[v1::Group], zone: &TimeZone) -> View {
     let config = topic.config.clone().unwrap_or_default();
     let mut labels: Vec<_> = config.labels.iter().collect();
     labels.sort_unstable();
