@@ -255,7 +255,7 @@ fn each_bound_of_a_record_is_refused_by_its_field_and_passed_at_the_bound() {
 
     assert!(with(|record| record.value = Some(vec![0; 1 << 20].into())).is_ok());
     let refused = refusal(with(|record| {
-        record.value = Some(vec![0; (1 << 20) + 1].into())
+        record.value = Some(vec![0; (1 << 20) + 1].into());
     }));
     assert_eq!(
         (refused.reason, &*field(&refused)),
@@ -280,7 +280,7 @@ fn each_bound_of_a_record_is_refused_by_its_field_and_passed_at_the_bound() {
 
     let name = String::from("varvelog-attempt");
     let refused = refusal(with(|record| {
-        record.headers = [(name, Bytes::new())].into()
+        record.headers = [(name, Bytes::new())].into();
     }));
     assert_eq!(refused.reason, Reason::ReservedHeader);
     assert!(

@@ -140,7 +140,7 @@ proptest! {
             seen.extend(v1::FetchResponse::decode(encoded).unwrap().records);
         }
         let offsets: Vec<i64> = seen.iter().map(|record| record.offset).collect();
-        prop_assert_eq!(offsets, (0..sizes.len() as i64).collect::<Vec<_>>());
+        prop_assert_eq!(offsets, (0..).take(sizes.len()).collect::<Vec<i64>>());
         for (record, size) in seen.iter().zip(&sizes) {
             prop_assert_eq!(record.value.as_ref().unwrap().len(), *size);
         }
