@@ -15,7 +15,10 @@ impl MonoMs {
     /// The time `duration` later; stays at the end of time.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+        Self(
+            self.0
+                .saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)),
+        )
     }
 
     /// How long after `earlier` this is; zero if it is not.
@@ -42,7 +45,9 @@ impl SystemClock {
     /// Clocks whose monotonic time begins now.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn new() -> Self {
-        Self { start: Instant::now() }
+        Self {
+            start: Instant::now(),
+        }
     }
 }
 
@@ -55,7 +60,9 @@ impl Default for SystemClock {
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 impl Clock for SystemClock {
     fn wall(&self) -> WallMs {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         WallMs(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
@@ -74,14 +81,18 @@ pub struct ManualClock {
 impl ManualClock {
     /// Clocks that stand at `wall` and at monotonic 0.
     pub fn new(wall: WallMs) -> Self {
-        Self { wall: AtomicI64::new(wall.0), mono: AtomicU64::new(0) }
+        Self {
+            wall: AtomicI64::new(wall.0),
+            mono: AtomicU64::new(0),
+        }
     }
 
     /// Moves both clocks on.
     pub fn advance(&self, by: Duration) {
         let ms = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         self.mono.fetch_add(ms, Ordering::SeqCst);
-        self.wall.fetch_add(i64::try_from(ms).unwrap_or(i64::MAX), Ordering::SeqCst);
+        self.wall
+            .fetch_add(i64::try_from(ms).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
     /// Sets the wall clock alone, as an operator does.

@@ -7,6 +7,8 @@
 pub mod clock;
 pub mod config;
 pub mod core;
+pub mod housekeeping;
 pub mod names;
 pub mod service;
 pub mod view;
+

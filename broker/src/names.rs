@@ -48,7 +48,9 @@ impl TopicName {
     pub fn parse(name: &str) -> Result<Self, NameError> {
         check(name, TOPIC_NAME_BYTES_MAX, true)?;
         if name == "." || name == ".." {
-            return Err(NameError::Reserved { name: name.to_owned() });
+            return Err(NameError::Reserved {
+                name: name.to_owned(),
+            });
         }
         Ok(Self(name.into()))
     }
@@ -96,11 +98,12 @@ fn check(name: &str, limit: usize, dots: bool) -> Result<(), NameError> {
         return Err(NameError::Empty);
     }
     if name.len() > limit {
-        return Err(NameError::TooLong { got: name.len(), limit });
+        return Err(NameError::TooLong {
+            got: name.len(),
+            limit,
+        });
     }
-    let allowed = |c: char| {
-        c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dots && c == '.')
-    };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dots && c == '.');
     if name.chars().all(allowed) {
         return Ok(());
     }
@@ -143,7 +146,10 @@ mod tests {
         assert!(TopicName::parse(&"a".repeat(249)).is_ok());
         assert_eq!(
             TopicName::parse(&"a".repeat(250)),
-            Err(NameError::TooLong { got: 250, limit: 249 })
+            Err(NameError::TooLong {
+                got: 250,
+                limit: 249
+            })
         );
         assert!(TopicName::parse("A.z_0-9").is_ok());
     }
@@ -162,8 +168,14 @@ mod tests {
     fn derived_names_are_checked_with_their_suffix() {
         let group = GroupName::parse("email").unwrap();
         let orders = TopicName::parse("orders").unwrap();
-        assert_eq!(orders.retry_of(&group).unwrap().as_str(), "orders.email.retry");
-        assert_eq!(orders.dead_letter_of(&group).unwrap().as_str(), "orders.email.dlq");
+        assert_eq!(
+            orders.retry_of(&group).unwrap().as_str(),
+            "orders.email.retry"
+        );
+        assert_eq!(
+            orders.dead_letter_of(&group).unwrap().as_str(),
+            "orders.email.dlq"
+        );
         assert!(orders.dead_letter_of(&group).unwrap().is_derived());
         let long = TopicName::parse(&"a".repeat(240)).unwrap();
         assert!(long.retry_of(&group).is_err());

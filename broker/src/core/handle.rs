@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use super::command::Change;
+use super::flusher::Task;
 use super::groups::Sessions;
 use super::refusal::CallError;
 use super::request::{
@@ -15,6 +17,7 @@ use super::request::{
 };
 use super::state::State;
 use crate::clock::MonoMs;
+use varvelog_store::PartitionId;
 
 /// What a query may look at, on the core's thread, between two rounds.
 #[derive(Debug)]
@@ -37,9 +40,17 @@ pub enum Submission {
     /// Change; with the flag set, check and answer as if done, change nothing.
     Change(ChangeRequest, bool, Reply<ChangeDone>),
     /// A call on the group machine.
-    Group(GroupRequest, Option<mpsc::Sender<MemberMessage>>, Option<Reply<GroupReply>>),
+    Group(
+        GroupRequest,
+        Option<mpsc::Sender<MemberMessage>>,
+        Option<Reply<GroupReply>>,
+    ),
     /// A question.
     Query(Query),
+    /// A change that the broker makes by itself; nobody waits for it.
+    Internal(Change),
+    /// A task for the flusher.
+    Flusher(Task),
     /// Work is to end: refuse what comes, answer what is there.
     Stop,
 }
@@ -54,6 +65,8 @@ impl fmt::Debug for Submission {
             Self::Change(..) => "Change",
             Self::Group(..) => "Group",
             Self::Query(_) => "Query",
+            Self::Internal(_) => "Internal",
+            Self::Flusher(_) => "Flusher",
             Self::Stop => "Stop",
         })
     }
@@ -103,9 +116,14 @@ impl CoreHandle {
 
     /// Appends batches, all or none, and waits until they are committed.
     pub async fn append(&self, request: AppendRequest) -> Result<Appended, CallError> {
-        let bytes = request.parts.iter().map(|part| part.body.len()).sum::<usize>();
+        let bytes = request
+            .parts
+            .iter()
+            .map(|part| part.body.len())
+            .sum::<usize>();
         let (reply, answer) = oneshot::channel();
-        self.submit(Submission::Append(request, reply), bytes).await?;
+        self.submit(Submission::Append(request, reply), bytes)
+            .await?;
         answer.await.map_err(|_gone| CallError::Fenced)?
     }
 
@@ -117,7 +135,8 @@ impl CoreHandle {
         validate_only: bool,
     ) -> Result<ChangeDone, CallError> {
         let (reply, answer) = oneshot::channel();
-        self.submit(Submission::Change(request, validate_only, reply), 0).await?;
+        self.submit(Submission::Change(request, validate_only, reply), 0)
+            .await?;
         answer.await.map_err(|_gone| CallError::Fenced)?
     }
 
@@ -141,7 +160,8 @@ impl CoreHandle {
     /// A call on the group machine that is answered: `Leave`, `Settle`, `Extend`.
     pub async fn group(&self, request: GroupRequest) -> Result<GroupReply, CallError> {
         let (reply, answer) = oneshot::channel();
-        self.submit(Submission::Group(request, None, Some(reply)), 0).await?;
+        self.submit(Submission::Group(request, None, Some(reply)), 0)
+            .await?;
         answer.await.map_err(|_gone| CallError::Fenced)?
     }
 
@@ -155,7 +175,33 @@ impl CoreHandle {
     pub fn tell_now(&self, request: GroupRequest) {
         let submission = Submission::Group(request, None, None);
         // The core is gone only when the process ends.
-        drop(self.queue.send(Queued { submission, room: None }));
+        drop(self.queue.send(Queued {
+            submission,
+            room: None,
+        }));
+    }
+
+    /// Proposes a change that the broker makes by itself. Blocks while the queue is full; false
+    /// if the core has ended.
+    pub fn propose(&self, change: Change) -> bool {
+        let submission = Submission::Internal(change);
+        self.queue
+            .send(Queued {
+                submission,
+                room: None,
+            })
+            .is_ok()
+    }
+
+    /// Closes the active segment of a partition, so that retention can let it go.
+    pub fn roll(&self, partition: PartitionId) -> bool {
+        let submission = Submission::Flusher(Task::Roll(partition));
+        self.queue
+            .send(Queued {
+                submission,
+                room: None,
+            })
+            .is_ok()
     }
 
     /// Asks about state; `ask` runs on the core's thread and must be short.
@@ -173,7 +219,10 @@ impl CoreHandle {
     /// has.
     pub fn stop(&self) {
         self.draining.store(true, Ordering::SeqCst);
-        drop(self.queue.send(Queued { submission: Submission::Stop, room: None }));
+        drop(self.queue.send(Queued {
+            submission: Submission::Stop,
+            room: None,
+        }));
     }
 
     async fn submit(&self, submission: Submission, bytes: usize) -> Result<(), CallError> {
@@ -187,7 +236,10 @@ impl CoreHandle {
             Ok(room) => room.map_err(|_closed| CallError::Draining)?,
             Err(_elapsed) => return Err(self.busy()),
         };
-        match self.queue.try_send(Queued { submission, room: Some(room) }) {
+        match self.queue.try_send(Queued {
+            submission,
+            room: Some(room),
+        }) {
             Ok(()) => Ok(()),
             Err(crossbeam_channel::TrySendError::Full(_)) => Err(self.busy()),
             Err(crossbeam_channel::TrySendError::Disconnected(_)) => Err(CallError::Fenced),

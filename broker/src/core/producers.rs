@@ -171,6 +171,11 @@ impl Producers {
         u64::try_from(known).unwrap_or(u64::MAX)
     }
 
+    /// A time that no producer was used before; none if there are no producers.
+    pub fn oldest_use(&self) -> Option<WallMs> {
+        self.by_use.first().map(|(used, _)| *used)
+    }
+
     pub(super) fn history(&self, partition: PartitionId, id: i64) -> Option<Batches> {
         self.histories.get(&partition)?.get(&id).copied()
     }

@@ -23,6 +23,7 @@ impl SegmentManifest {
             bytes: self.bytes,
             append_time_max: self.append_time_max,
             append_time_min: self.append_time_min,
+            sealed: self.sealed,
         }
     }
 }

@@ -62,6 +62,18 @@ const SEGMENT_ENCODED_BYTES: u64 = 45;
 const EPOCH_ENCODED_BYTES: u64 = 12;
 
 impl PartitionManifest {
+    /// A partition that never held a record.
+    pub fn empty(id: PartitionId) -> Self {
+        Self {
+            id,
+            start: Offset::ZERO,
+            end: Offset::ZERO,
+            append_time_last: WallMs(i64::MIN),
+            epochs: Vec::new(),
+            segments: Vec::new(),
+        }
+    }
+
     /// Takes back what lies at and behind `end`, which must be the end of a batch: the state that a
     /// checkpoint holds may know less than was flushed when the manifest was made.
     pub fn cut_to(&mut self, end: Offset) {

@@ -143,4 +143,6 @@ pub struct SegmentInfo {
     pub append_time_max: WallMs,
     /// Append time of its first batch.
     pub append_time_min: WallMs,
+    /// Nothing is added to it any more.
+    pub sealed: bool,
 }

@@ -1,0 +1,65 @@
+//! What the core does by itself now and then: files of what was deleted go, producers and groups
+//! that nobody used for long are forgotten.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use varvelog_store::{TopicId, WallMs};
+
+use super::command::Change;
+use super::flusher::Task;
+use super::pending::Pending;
+use super::run::Core;
+
+/// Topics whose files the flusher was asked to remove.
+pub(super) type Removing = BTreeSet<TopicId>;
+
+impl Core {
+    /// Looks once.
+    pub(super) fn maintain(&mut self) {
+        let stamp = self.engine.stamp(self.clock.wall(), self.clock.mono());
+        let delay = millis(self.options.unlink_delay);
+        if let Some(before) = stamp.running_ms.checked_sub(delay) {
+            self.engine.applier.push_task(Task::RemoveRetired(before));
+            self.remove_topics(before);
+        }
+        self.expire(stamp.wall);
+    }
+
+    fn remove_topics(&mut self, before: u64) {
+        let due: Vec<(TopicId, u32)> = self
+            .engine
+            .applier
+            .state()
+            .topics
+            .deleted()
+            .filter(|(_, deleted)| deleted.stamp.running_ms <= before)
+            .map(|(topic, deleted)| (topic, deleted.partitions))
+            .collect();
+        for (topic, partitions) in due {
+            if self.removing.insert(topic) {
+                self.engine
+                    .applier
+                    .push_task(Task::RemoveTopic(topic, partitions));
+            }
+        }
+    }
+
+    fn expire(&mut self, wall: WallMs) {
+        let expiry = i64::try_from(self.options.producer_expiry.as_millis()).unwrap_or(i64::MAX);
+        let used_since = WallMs(wall.0.saturating_sub(expiry));
+        let state = self.engine.applier.state();
+        if state
+            .producers
+            .oldest_use()
+            .is_some_and(|used| used < used_since)
+        {
+            self.pending
+                .push_back(Pending::Internal(Change::ExpireProducers { used_since }));
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

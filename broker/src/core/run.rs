@@ -1,0 +1,464 @@
+//! The core loop: gather, sequence, commit, apply, answer.
+//!
+//! One round is written and synced at a time; what arrives meanwhile is the next one. Questions
+//! and the group machine's calls look at applied state only, so they need not wait for the sync.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, select};
+use tokio::sync::mpsc;
+use varvelog_store::Sequence;
+use varvelog_store::wal::WalError;
+
+use super::answer;
+use super::command::{Change, Command};
+use super::decide::CountLimits;
+use super::engine::{Engine, Round};
+use super::flusher::{Done, FlushError, Task};
+use super::forecast::AppendLimits;
+use super::groups::{Action, Actions, CallId, Sessions};
+use super::handle::{Queued, Reply};
+use super::maintain::Removing;
+use super::pending::{Draft, Origin, Pending};
+use super::refusal::CallError;
+use super::request::{GroupReply, GroupRequest, MemberMessage, StreamEnd, StreamKey};
+use super::sync::Syncer;
+use super::timers::{Due, Timers};
+use crate::clock::{Clock, MonoMs};
+use crate::config::SyncPolicy;
+
+/// How the core works.
+#[derive(Debug, Clone)]
+pub struct CoreOptions {
+    /// When commands count as committed.
+    pub sync: SyncPolicy,
+    /// Longest time that committed records stay out of segments.
+    pub flush_interval: Duration,
+    /// Committed bytes that may wait for a flush; beyond them no round is started.
+    pub unflushed_bytes_max: u64,
+    /// WAL bytes after which a checkpoint is due.
+    pub checkpoint_wal_bytes: u64,
+    /// Time of activity after which a checkpoint is due.
+    pub checkpoint_interval: Duration,
+    /// How long the files of what was deleted are kept.
+    pub unlink_delay: Duration,
+    /// How long an unused producer is remembered.
+    pub producer_expiry: Duration,
+    /// How many there may be of each thing.
+    pub limits: CountLimits,
+    /// How much appends may add.
+    pub append_limits: AppendLimits,
+}
+
+/// Why the core stopped for good. Whether what was in flight is on disk is unknown.
+#[derive(Debug, thiserror::Error)]
+pub enum CoreFailure {
+    /// The write-ahead log.
+    #[error("the write-ahead log failed: {0}")]
+    Wal(#[from] WalError),
+    /// Partition files or a checkpoint.
+    #[error("{0}")]
+    Flush(#[from] FlushError),
+    /// The flusher's thread is gone.
+    #[error("the flusher has ended")]
+    FlusherGone,
+}
+
+/// The flusher as the core sees it.
+#[derive(Debug)]
+pub struct FlusherLink {
+    /// Tasks, bounded: a slow disk holds the core up here.
+    pub tasks: Sender<Task>,
+    /// Reports, and the error that ended it.
+    pub reports: Receiver<Result<Done, FlushError>>,
+}
+
+/// Room on the volume as last looked at, shared with who looks.
+#[derive(Debug, Default)]
+pub struct DiskGauge {
+    /// Bytes free.
+    pub free_bytes: AtomicU64,
+    /// Bytes to keep free.
+    pub reserve_bytes: AtomicU64,
+}
+
+/// The core: one thread owns it.
+pub struct Core {
+    pub(super) engine: Engine,
+    pub(super) sessions: Sessions,
+    pub(super) options: CoreOptions,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) dice: Box<dyn FnMut() -> [u8; 16] + Send>,
+    pub(super) disk: Arc<DiskGauge>,
+    pub(super) queue: Receiver<Queued>,
+    syncer: Syncer,
+    flusher: FlusherLink,
+    pub(super) pending: VecDeque<Pending>,
+    in_flight: Option<InFlight>,
+    pub(super) timers: Timers,
+    streams: HashMap<StreamKey, mpsc::Sender<MemberMessage>>,
+    pub(super) calls: HashMap<CallId, GroupCall>,
+    pub(super) call_next: u64,
+    /// Streams whose joining caller was gone when the answer came.
+    orphans: Vec<StreamKey>,
+    /// The volume had no room: nothing is written before then.
+    full_until: Option<MonoMs>,
+    pub(super) stopping: bool,
+    pub(super) checkpointing: bool,
+    pub(super) removing: Removing,
+}
+
+/// Time after which a write is tried again on a full volume.
+const FULL_RETRY: Duration = Duration::from_millis(200);
+
+/// A round that is written and waits for its sync.
+#[derive(Debug)]
+struct InFlight {
+    round: Round,
+    origins: Vec<Origin>,
+}
+
+/// A call on the group machine that waits for its answer.
+#[derive(Debug)]
+pub(super) struct GroupCall {
+    pub(super) reply: Option<Reply<GroupReply>>,
+    /// Of a join.
+    pub(super) messages: Option<mpsc::Sender<MemberMessage>>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("applied", &self.engine.applier.applied())
+            .finish()
+    }
+}
+
+impl Core {
+    /// A core over an opened engine.
+    pub fn new(
+        engine: Engine,
+        options: CoreOptions,
+        clock: Arc<dyn Clock>,
+        dice: Box<dyn FnMut() -> [u8; 16] + Send>,
+        disk: Arc<DiskGauge>,
+        (queue, flusher): (Receiver<Queued>, FlusherLink),
+    ) -> std::io::Result<Self> {
+        let timers = Timers::new(&options, clock.mono());
+        let run = engine.applier.state().broker.starts();
+        Ok(Self {
+            engine,
+            sessions: Sessions::new(run),
+            options,
+            clock,
+            dice,
+            disk,
+            queue,
+            syncer: Syncer::start()?,
+            flusher,
+            pending: VecDeque::new(),
+            in_flight: None,
+            timers,
+            streams: HashMap::new(),
+            calls: HashMap::new(),
+            call_next: 0,
+            orphans: Vec::new(),
+            full_until: None,
+            stopping: false,
+            checkpointing: false,
+            removing: Removing::new(),
+        })
+    }
+
+    /// Works until told to stop, or until the disk fails.
+    pub fn run(mut self) -> Result<Self, CoreFailure> {
+        loop {
+            self.start_round()?;
+            self.send_tasks()?;
+            if self.stopping && self.in_flight.is_none() && self.pending.is_empty() {
+                return Ok(self);
+            }
+            let now = self.clock.mono();
+            let wait = self.timers.wait(now, self.sessions.next_deadline());
+            select! {
+                recv(self.queue) -> queued => self.take_up(queued.ok()),
+                recv(self.syncer.results()) -> result => {
+                    let through = result.map_err(|_gone| CoreFailure::FlusherGone)??;
+                    self.synced(through);
+                }
+                recv(self.flusher.reports) -> report => {
+                    let done = report.map_err(|_gone| CoreFailure::FlusherGone)??;
+                    self.flushed(done)?;
+                }
+                default(wait) => {}
+            }
+            self.tick()?;
+        }
+    }
+
+    /// Ends cleanly: everything into segments, one last checkpoint. Returns its sequence.
+    pub fn finish(mut self) -> Result<Sequence, CoreFailure> {
+        while self.checkpointing {
+            self.wait_for_report()?;
+        }
+        self.request_checkpoint();
+        self.send_tasks()?;
+        while self.checkpointing {
+            self.wait_for_report()?;
+        }
+        Ok(self.engine.applier.applied())
+    }
+
+    fn wait_for_report(&mut self) -> Result<(), CoreFailure> {
+        let done = self
+            .flusher
+            .reports
+            .recv()
+            .map_err(|_gone| CoreFailure::FlusherGone)??;
+        self.flushed(done)
+    }
+
+    /// Starts the next round if none is in flight and something waits.
+    fn start_round(&mut self) -> Result<(), CoreFailure> {
+        while self.in_flight.is_none() && !self.pending.is_empty() {
+            if self
+                .full_until
+                .is_some_and(|until| self.clock.mono() < until)
+            {
+                return Ok(());
+            }
+            if self.engine.applier.unflushed_bytes() > self.options.unflushed_bytes_max {
+                self.engine.applier.request_flush(true);
+                return Ok(());
+            }
+            let mut pending = std::mem::take(&mut self.pending);
+            let draft = self.drafting(|with| Draft::gather(&mut pending, with));
+            self.pending = pending;
+            if draft.is_empty() {
+                continue;
+            }
+            let round = match self.engine.write(draft.commands) {
+                Ok(round) => round,
+                Err((error, _)) if error.is_final() => return Err(error.into()),
+                Err((_, commands)) => {
+                    self.put_back(commands, draft.origins);
+                    return Ok(());
+                }
+            };
+            self.timers.wrote(self.clock.mono());
+            self.prepare_wal();
+            let written = InFlight {
+                round,
+                origins: draft.origins,
+            };
+            if self.options.sync == SyncPolicy::Always {
+                self.syncer.begin(self.engine.sync_job());
+                self.in_flight = Some(written);
+            } else {
+                self.apply(written);
+            }
+        }
+        Ok(())
+    }
+
+    /// The volume has no room for the round: callers are told, the broker's own changes wait.
+    fn put_back(&mut self, commands: Vec<Command>, origins: Vec<Origin>) {
+        let until = self.clock.mono().plus(FULL_RETRY);
+        self.full_until = Some(until);
+        self.timers.wake(until);
+        let full = || CallError::DiskReserve {
+            free_bytes: self.disk.free_bytes.load(Ordering::Relaxed),
+            reserve_bytes: self.disk.reserve_bytes.load(Ordering::Relaxed),
+        };
+        for (command, origin) in commands.into_iter().zip(origins).rev() {
+            match origin {
+                Origin::Append(reply, _room) => drop(reply.send(Err(full()))),
+                Origin::Change(_, reply) => drop(reply.send(Err(full()))),
+                Origin::Proposal(id) => {
+                    self.pending
+                        .push_front(Pending::Proposal(id, command.change));
+                }
+                Origin::Internal => self.pending.push_front(Pending::Internal(command.change)),
+                Origin::Part => {}
+            }
+        }
+    }
+
+    /// Has the next WAL file made ready beside the work.
+    fn prepare_wal(&mut self) {
+        if let Some(job) = self.engine.prepare_job() {
+            let spawned = std::thread::Builder::new()
+                .name("varvelog-wal-file".into())
+                .spawn(|| {
+                    if let Err(error) = job.run() {
+                        tracing::warn!(%error, "cannot make the next write-ahead log file ready");
+                    }
+                });
+            // Without a thread the append that needs the file makes it.
+            drop(spawned);
+        }
+    }
+
+    fn synced(&mut self, through: Sequence) {
+        self.engine.note_durable(through);
+        self.timers.synced();
+        if let Some(round) = self.in_flight.take() {
+            self.apply(round);
+        }
+    }
+
+    fn apply(&mut self, in_flight: InFlight) {
+        let InFlight { round, origins } = in_flight;
+        let mut origins = origins.into_iter();
+        let mut outcomes = Vec::new();
+        let mut actions = Vec::new();
+        let (now, wall) = (self.clock.mono(), self.clock.wall());
+        let sessions = &mut self.sessions;
+        let moved = self.engine.apply(round, |_, command, applied, state| {
+            let Some(origin) = origins.next() else {
+                unreachable!("every command of a round has an origin");
+            };
+            let proposal = match &origin {
+                Origin::Proposal(id) => Some(*id),
+                Origin::Append(..) | Origin::Change(..) | Origin::Part | Origin::Internal => None,
+            };
+            if !matches!(command.change, Change::Append(_)) || proposal.is_some() {
+                let told = (&command.change, &applied.outcome, proposal);
+                actions.push(sessions.applied(state, told, (now, wall)));
+            }
+            outcomes.push(applied.outcome);
+            answer::answer(origin, &mut outcomes);
+        });
+        for actions in actions {
+            self.carry_out(actions);
+        }
+        if !moved.is_empty() {
+            let woken = self
+                .sessions
+                .ends_moved(self.engine.applier.state(), &moved, now);
+            self.carry_out(woken);
+        }
+        self.engine.applier.request_flush(false);
+    }
+
+    pub(super) fn carry_out(&mut self, actions: Actions) {
+        for action in actions {
+            match action {
+                Action::Propose(id, change) => {
+                    self.pending.push_back(Pending::Proposal(id, change));
+                }
+                Action::Reply(call, answer) => self.reply(call, answer),
+                Action::Send(stream, message) => {
+                    let full = self.streams.get(&stream).is_none_or(|to| {
+                        matches!(
+                            to.try_send(message),
+                            Err(mpsc::error::TrySendError::Full(_))
+                        )
+                    });
+                    if full {
+                        // Its edge sees the channel close and reports the end of the stream.
+                        self.streams.remove(&stream);
+                    }
+                }
+                Action::Close(stream) => drop(self.streams.remove(&stream)),
+            }
+        }
+    }
+
+    fn reply(&mut self, call: CallId, answer: Result<GroupReply, CallError>) {
+        let Some(GroupCall { reply, messages }) = self.calls.remove(&call) else {
+            return;
+        };
+        if let (Ok(GroupReply::Joined(stream)), Some(messages)) = (&answer, messages) {
+            self.streams.insert(*stream, messages);
+        }
+        let Some(Err(answer)) = reply.map(|reply| reply.send(answer)) else {
+            return;
+        };
+        // Who wanted to join is gone: nobody else would report the end of its stream.
+        if let Ok(GroupReply::Joined(stream)) = answer {
+            self.streams.remove(&stream);
+            self.orphans.push(stream);
+        }
+    }
+
+    pub(super) fn send_tasks(&mut self) -> Result<(), CoreFailure> {
+        for task in self.engine.applier.take_tasks() {
+            let mut task = Some(task);
+            while let Some(next) = task.take() {
+                match self.flusher.tasks.try_send(next) {
+                    Ok(()) => {}
+                    // The flusher may itself wait for room to report.
+                    Err(TrySendError::Full(next)) => {
+                        task = Some(next);
+                        self.wait_for_report()?;
+                    }
+                    Err(TrySendError::Disconnected(_)) => {
+                        self.wait_for_report()?;
+                        return Err(CoreFailure::FlusherGone);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flushed(&mut self, done: Done) -> Result<(), CoreFailure> {
+        match done {
+            Done::Checkpointed {
+                wal_needed_from, ..
+            } => {
+                self.checkpointing = false;
+                self.engine.release_wal(wal_needed_from)?;
+            }
+            Done::TopicRemoved(topic) => {
+                self.removing.remove(&topic);
+                self.pending
+                    .push_back(Pending::Internal(Change::ForgetTopic { topic }));
+            }
+            Done::Postponed => {
+                self.checkpointing = false;
+                self.timers.postponed(self.clock.mono());
+            }
+            Done::Performed => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn request_checkpoint(&mut self) {
+        self.checkpointing = true;
+        self.engine.applier.request_checkpoint();
+        self.timers.checkpointed(self.engine.wal_bytes());
+    }
+
+    /// Does what is due.
+    fn tick(&mut self) -> Result<(), CoreFailure> {
+        let now = self.clock.mono();
+        while let Some(stream) = self.orphans.pop() {
+            self.ask_sessions(
+                GroupRequest::StreamEnded {
+                    stream,
+                    how: StreamEnd::Broken,
+                },
+                None,
+            );
+        }
+        if self.sessions.next_deadline().is_some_and(|due| due <= now) {
+            let actions = self.sessions.tick(self.engine.applier.state(), now);
+            self.carry_out(actions);
+        }
+        for due in self.timers.due(now, self.engine.wal_bytes()) {
+            match due {
+                Due::Flush => self.engine.applier.request_flush(true),
+                Due::Checkpoint if !self.checkpointing => self.request_checkpoint(),
+                Due::Checkpoint => {}
+                Due::Sync => self.syncer.begin(self.engine.sync_job()),
+                Due::Maintain => self.maintain(),
+            }
+        }
+        self.send_tasks()
+    }
+}
