@@ -152,14 +152,14 @@ impl Keeper {
             &policy,
         );
         if decided.roll_active {
-            drop(self.core.roll(partition.id));
+            self.core.roll(partition.id);
         }
         if decided.start > start {
             let change = Change::MoveLogStart {
                 partition: partition.id,
                 start: decided.start,
             };
-            drop(self.core.propose(change));
+            self.core.propose(change);
         }
     }
 }

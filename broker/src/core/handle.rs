@@ -181,27 +181,17 @@ impl CoreHandle {
         }));
     }
 
-    /// Proposes a change that the broker makes by itself. Blocks while the queue is full; false
-    /// if the core has ended.
-    pub fn propose(&self, change: Change) -> bool {
+    /// Proposes a change that the broker makes by itself. Blocks while the queue is full; nothing
+    /// comes of it when the core has ended.
+    pub fn propose(&self, change: Change) {
         let submission = Submission::Internal(change);
-        self.queue
-            .send(Queued {
-                submission,
-                room: None,
-            })
-            .is_ok()
+        drop(self.queue.send(Queued { submission, room: None }));
     }
 
     /// Closes the active segment of a partition, so that retention can let it go.
-    pub fn roll(&self, partition: PartitionId) -> bool {
+    pub fn roll(&self, partition: PartitionId) {
         let submission = Submission::Flusher(Task::Roll(partition));
-        self.queue
-            .send(Queued {
-                submission,
-                room: None,
-            })
-            .is_ok()
+        drop(self.queue.send(Queued { submission, room: None }));
     }
 
     /// Asks about state; `ask` runs on the core's thread and must be short.
