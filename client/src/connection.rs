@@ -116,6 +116,12 @@ impl ConnectionConfig {
         Ok(self.over(endpoint.connect_lazy(), credentials))
     }
 
+    /// Use a channel that was made otherwise, such as one with TLS or over a Unix socket. Token and
+    /// call deadline are as here; the address is only shown.
+    pub fn open_over(&self, channel: Channel) -> Result<Connection, ConnectError> {
+        Ok(self.over(channel, Credentials::parse(self.token.as_deref())?))
+    }
+
     fn over(&self, channel: Channel, credentials: Credentials) -> Connection {
         Connection {
             transport: InterceptedService::new(channel, credentials),

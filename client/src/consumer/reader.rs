@@ -338,12 +338,22 @@ fn advance(
         attempt: 0,
     };
     let mut records = Vec::new();
+    let mut next_offset = response.next_offset;
     for batch in &response.batches {
-        read_batch(batch, view, &mut records).map_err(|error| ReadError::Corrupt {
-            partition,
-            offset: batch.base_offset,
-            error,
-        })?;
+        let whole = records.len();
+        if let Err(error) = read_batch(batch, view, &mut records) {
+            // What is before it is given first; the next fetch meets it again.
+            records.truncate(whole);
+            next_offset = batch.base_offset;
+            if records.is_empty() {
+                return Err(ReadError::Corrupt {
+                    partition,
+                    offset: batch.base_offset,
+                    error,
+                });
+            }
+            break;
+        }
     }
     let shown = place.offset..place.end;
     let single = response
@@ -351,7 +361,7 @@ fn advance(
         .into_iter()
         .filter(|record| shown.contains(&record.offset));
     records.extend(single.map(ReadRecord::from));
-    place.offset = place.offset.max(response.next_offset).min(place.end);
+    place.offset = place.offset.max(next_offset).min(place.end);
     place.epoch = response.epoch;
     if records.is_empty() {
         return Ok(None);
