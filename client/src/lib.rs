@@ -1,4 +1,70 @@
 //! The Rust client of Varvelog, a commit log with the manners of a work queue.
+//!
+//! Everything begins with a [`Connection`]. Over it go
+//! - [`Producer`]: appends records to a topic, in batches, without doubling any;
+//! - [`GroupConsumer`]: a member of a group, to which the broker gives records until they are
+//!   settled;
+//! - [`Reader`] and [`Tail`]: reading without a group;
+//! - [`Admin`]: topics, groups, offsets, the cluster;
+//! - and the generated clients for all the rest, such as [`Connection::dead_letters`], with the
+//!   messages of [`proto`].
+//!
+//! # Produce and consume
+//!
+//! ```no_run
+//! use varvelog_client::{Admin, Connection, GroupConsumer, NewTopic, Producer, Record, Settlement};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let connection = Connection::open("localhost:7461").await?;
+//!     let topic = NewTopic::new("orders").partitions(6).ok_if_exists(true);
+//!     Admin::new(&connection).create_topic(topic).await?;
+//!
+//!     let producer = Producer::open(&connection, "orders").await?;
+//!     for number in 0..100 {
+//!         let order = Record::new(format!("order {number}")).key(format!("customer {}", number % 7));
+//!         // Waits for room in the buffer; the ticket resolves when the record is committed.
+//!         let ticket = producer.send(order).await?;
+//!         if number == 0 {
+//!             let place = ticket.await?;
+//!             println!("first at {}/{}", place.partition, place.offset);
+//!         }
+//!     }
+//!     producer.close().await?;
+//!
+//!     let mut email = GroupConsumer::config("email").topics(["orders"]).open(&connection).await?;
+//!     while let Some(delivery) = email.next().await {
+//!         let delivery = delivery?;
+//!         let mut settlement = Settlement::done();
+//!         for record in delivery.records() {
+//!             if record.value.is_none() {
+//!                 settlement = settlement.dead_letter(record.offset, "no-order", "value is missing");
+//!             }
+//!         }
+//!         delivery.settle(settlement).await?;
+//!         if delivery.lag_records() == 0 {
+//!             break;
+//!         }
+//!     }
+//!     email.close().await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # When something fails
+//!
+//! A [`CallError`] says whether the same call [may work later](CallError::is_retryable) and
+//! whether it [may have worked](CallError::may_have_applied) although it failed; [`SendError`]
+//! does the same for a record. `false` of the latter is a promise, `true` is not knowing. Producer
+//! and consumers wait out what passes by itself: broken connections, a broker that restarts or is
+//! busy. What they give as an error does not pass by itself.
+//!
+//! # Bounds
+//!
+//! A producer holds at most [`buffer_bytes`](ProducerConfig::buffer_bytes) and makes senders wait;
+//! a group consumer holds at most [`credit`](GroupConsumerConfig::credit) deliveries, buffered
+//! ones included; a reader has at most 64 fetches in flight. Messages above
+//! [`connection::MESSAGE_BYTES_MAX`] are not taken.
 
 pub mod admin;
 mod batcher;
@@ -20,7 +86,8 @@ pub use consumer::{
 };
 pub use error::{CallError, FieldViolation};
 pub use producer::{
-    Appended, Compression, Producer, ProducerConfig, RecordError, SendError, Slot, Ticket,
+    Appended, Compression, OpenError, Producer, ProducerConfig, RecordError, SendError, Slot,
+    Ticket,
 };
 pub use record::{Position, ReadRecord, Record};
 /// The messages and generated clients of the API contract.
