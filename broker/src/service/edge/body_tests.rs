@@ -31,7 +31,8 @@ fn limits(budget: &Budget) -> FrameLimits {
 
 fn message(length: usize) -> Vec<u8> {
     let mut message = vec![0];
-    message.extend(u32::try_from(length).unwrap().to_be_bytes());
+    let [a, b, c, d] = u32::try_from(length).unwrap().to_le_bytes();
+    message.extend([d, c, b, a]);
     message.extend(vec![7; length]);
     message
 }
