@@ -116,15 +116,19 @@ impl CoreHandle {
 
     /// Appends batches, all or none, and waits until they are committed.
     pub async fn append(&self, request: AppendRequest) -> Result<Appended, CallError> {
-        let bytes = request
-            .parts
-            .iter()
-            .map(|part| part.body.len())
-            .sum::<usize>();
+        self.begin_append(request).await?.await
+    }
+
+    /// [`Self::append`] in two steps: this one gives the request its place in the queue, what it
+    /// returns waits for the answer. Requests are committed in the order of their places.
+    pub async fn begin_append(
+        &self,
+        request: AppendRequest,
+    ) -> Result<impl Future<Output = Result<Appended, CallError>> + use<>, CallError> {
+        let bytes = request.parts.iter().map(|part| part.body.len()).sum::<usize>();
         let (reply, answer) = oneshot::channel();
-        self.submit(Submission::Append(request, reply), bytes)
-            .await?;
-        answer.await.map_err(|_gone| CallError::Fenced)?
+        self.submit(Submission::Append(request, reply), bytes).await?;
+        Ok(async move { answer.await.map_err(|_gone| CallError::Fenced)? })
     }
 
     /// Changes topics, groups or positions and waits until that is committed. With

@@ -33,6 +33,11 @@ impl PartitionReader {
         self.shared.end()
     }
 
+    /// Whether a read from `offset` on touches no file: it lies in the tail, or behind the end.
+    pub fn is_in_memory(&self, offset: Offset) -> bool {
+        self.shared.tail().base() <= offset
+    }
+
     /// Whole batches in order and without a gap, from the one that holds `from` on. Empty at the
     /// end; else at least one batch, whatever its size, unless `from` is not in front of
     /// `limit.until`.
