@@ -1,5 +1,6 @@
 use super::*;
 use crate::fs::OsDir;
+use crate::sim_fs::{Call, Failure, SimDisk};
 
 fn fresh() -> Identity {
     Identity {
@@ -97,4 +98,68 @@ fn a_folder_is_locked_by_one_at_a_time() {
     assert!(matches!(lock_folder(&path), Err(LockError::Held)));
     drop(lock);
     lock_folder(&path).unwrap();
+}
+
+/// Runs `act` with a crash at each of its operations, and shows each state to `check` with
+/// whether `act` was done.
+fn crash_everywhere(
+    disk: &SimDisk,
+    act: impl Fn(&Arc<dyn Dir>) -> Result<(), IdentityError>,
+    check: impl Fn(&Arc<dyn Dir>, bool),
+) {
+    for stop in 1.. {
+        let crashed = disk.process_kill();
+        crashed.stop_at(stop);
+        let done = act(&crashed.root()).is_ok();
+        check(&crashed.process_kill().root(), done);
+        for state in crashed.crash_states(stop, 500) {
+            check(&state.root(), done);
+        }
+        if done {
+            break;
+        }
+    }
+}
+
+#[test]
+fn every_crash_of_a_first_start_leaves_one_identity_for_ever() {
+    let other = Identity {
+        folder: FolderId([9; 16]),
+        ..fresh()
+    };
+    let act = |dir: &Arc<dyn Dir>| open_or_create(dir, fresh()).map(drop);
+    crash_everywhere(&SimDisk::new(), act, |dir, done| {
+        let found = open_or_create(dir, other).unwrap();
+        assert!(found == fresh() || (found == other && !done));
+        assert_eq!(open_or_create(dir, fresh()).unwrap(), found);
+    });
+}
+
+#[test]
+fn every_crash_of_a_clean_stop_leaves_a_true_mark_or_none() {
+    let act = |dir: &Arc<dyn Dir>| write_clean_mark(dir, Sequence::new(7));
+    crash_everywhere(&SimDisk::new(), act, |dir, done| {
+        let mark = take_clean_mark(dir).unwrap();
+        assert!(mark == Some(Sequence::new(7)) || (mark.is_none() && !done));
+    });
+}
+
+#[test]
+fn every_crash_of_a_start_leaves_the_mark_or_takes_it_for_good() {
+    let disk = SimDisk::new();
+    write_clean_mark(&disk.root(), Sequence::new(7)).unwrap();
+    let act = |dir: &Arc<dyn Dir>| take_clean_mark(dir).map(drop);
+    crash_everywhere(&disk, act, |dir, done| {
+        let mark = take_clean_mark(dir).unwrap();
+        assert!(mark.is_none() || (mark == Some(Sequence::new(7)) && !done));
+    });
+}
+
+#[test]
+fn a_disk_that_fails_is_told_from_damage() {
+    let disk = SimDisk::new();
+    open_or_create(&disk.root(), fresh()).unwrap();
+    disk.fail(Call::Read, 1, Failure::Broken);
+    let error = open_or_create(&disk.root(), fresh()).unwrap_err();
+    assert!(matches!(error, IdentityError::Io { action: "read", .. }));
 }

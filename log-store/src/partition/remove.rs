@@ -13,8 +13,10 @@ use crate::offset::PartitionId;
 /// folder then. A partition without a folder is no error, and a removal that was interrupted can
 /// be made again.
 pub fn remove_files(volume: &Volume, id: PartitionId) -> Result<(), WriteError> {
-    remove(&volume.root, &layout::partition_folder(id))
-        .map_err(|source| WriteError::Io { partition: id, source })
+    remove(&volume.root, &layout::partition_folder(id)).map_err(|source| WriteError::Io {
+        partition: id,
+        source,
+    })
 }
 
 fn remove(root: &Arc<dyn Dir>, name: &str) -> io::Result<()> {

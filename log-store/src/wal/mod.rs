@@ -29,4 +29,12 @@ pub use tail::{CutReason, TailCut, TailReport};
 pub use writer::{Wal, WalConfig};
 
 #[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
+mod limit_tests;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;

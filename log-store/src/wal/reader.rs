@@ -113,7 +113,9 @@ impl WalReader {
             .iter()
             .rposition(|(_, first)| begins(first))
             .unwrap_or_default();
-        let first = files.get(start).and_then(|(_, first)| *first);
+        let next = files.get(start).map_or(from, |(log, first)| {
+            first.unwrap_or(log.header.next_when_made.min(from))
+        });
         Ok(Self {
             dir,
             folder,
@@ -123,7 +125,7 @@ impl WalReader {
             start,
             cursor: Cursor::at_start_of(start),
             window: Window::default(),
-            next: first.unwrap_or(from),
+            next,
             durable: Sequence::ZERO,
             placed: Sequence::ZERO,
             frames: 0,
@@ -244,12 +246,11 @@ impl WalReader {
 
     /// No good frame follows: goes on elsewhere, or ends.
     fn turn(&mut self, bad: Bad) -> Result<(), WalError> {
-        let later = self.later_file();
-        if let Some((file, _)) = later.filter(|(_, first)| *first == self.next) {
+        if let Some((file, _)) = self.later_file().filter(|(_, first)| *first == self.next) {
             self.enter(file);
             return Ok(());
         }
-        if self.next < self.from && self.skip(later)? {
+        if self.next < self.from && self.skip()? {
             return Ok(());
         }
         self.end(bad)
@@ -271,28 +272,26 @@ impl WalReader {
     }
 
     /// Passes over frames that are not wanted; whether there is one to go on with.
-    fn skip(&mut self, later: Option<(usize, Sequence)>) -> Result<bool, WalError> {
-        let unwanted = self.next..=self.from;
-        if let Some((log, _)) = self.files.get(self.cursor.file) {
-            let found = scan(log, self.cursor.position + FRAME_ALIGN)?.first;
-            if let Some((position, header)) =
-                found.filter(|(_, it)| unwanted.contains(&it.sequence))
-            {
+    fn skip(&mut self) -> Result<bool, WalError> {
+        let here = self.cursor.file;
+        let mut from = self.cursor.position + FRAME_ALIGN;
+        for (file, (log, _)) in self.files.iter().enumerate().skip(here) {
+            if let Some((position, header)) = scan(log, from)?.first {
+                if !(self.next..=self.from).contains(&header.sequence) {
+                    return Ok(false);
+                }
+                self.enter(file);
                 self.cursor = Cursor {
+                    file,
                     position,
                     previous: None,
-                    ..self.cursor
                 };
                 self.next = header.sequence;
                 return Ok(true);
             }
+            from = FILE_HEADER_BYTES;
         }
-        let Some((file, first)) = later.filter(|(_, first)| unwanted.contains(first)) else {
-            return Ok(false);
-        };
-        self.enter(file);
-        self.next = first;
-        Ok(true)
+        Ok(false)
     }
 
     fn end(&mut self, bad: Bad) -> Result<(), WalError> {

@@ -1,7 +1,7 @@
 //! What was found at the end of the log, and how it is cut off.
 //!
-//! The cut is on disk before a frame is written behind it, so that nothing of what was cut can
-//! ever be read as part of what comes. A crash in between leaves less to cut, or the same.
+//! The cut is synced, with what is kept, before a frame is written behind it, so that nothing of
+//! what was cut can ever be read as part of what comes. A crash in between leaves less to cut, or the same.
 
 use std::fmt;
 use std::io;
@@ -70,7 +70,7 @@ impl fmt::Display for TailCut {
     }
 }
 
-/// Cuts `log` at `position` and removes what lies in later files, durably.
+/// Cuts `log` at `position`, and removes what lies in later files. The caller syncs `log`.
 pub(super) fn cut_off(
     dir: &Arc<dyn Dir>,
     log: &LogFile,
@@ -88,7 +88,6 @@ pub(super) fn cut_off(
         dir.sync().map_err(WalError::io("sync", "."))?;
     }
     write_zeros(log.file.as_ref(), position, cut.end).map_err(log.io("write"))?;
-    log.file.sync_data().map_err(log.io("sync"))?;
     Ok(TailCut {
         file: log.name.clone(),
         position,
