@@ -11,4 +11,3 @@ pub mod housekeeping;
 pub mod names;
 pub mod service;
 pub mod view;
-

@@ -1,9 +1,9 @@
 //! The single writer of all partition files: moves committed batches from the tails into
 //! segments, makes checkpoints, removes what retention and deletion let go.
 //!
-//! It runs on a thread of its own and takes its tasks in order. A checkpoint names the end that each
-//! partition has in its snapshot of the state; what was flushed beyond is cut from the manifest,
-//! since the WAL brings it again.
+//! It runs on a thread of its own and takes its tasks in order. A checkpoint names the end that
+//! each partition has in its snapshot of the state; what was flushed beyond is cut from the
+//! manifest, since the WAL brings it again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;

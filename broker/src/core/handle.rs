@@ -125,9 +125,14 @@ impl CoreHandle {
         &self,
         request: AppendRequest,
     ) -> Result<impl Future<Output = Result<Appended, CallError>> + use<>, CallError> {
-        let bytes = request.parts.iter().map(|part| part.body.len()).sum::<usize>();
+        let bytes = request
+            .parts
+            .iter()
+            .map(|part| part.body.len())
+            .sum::<usize>();
         let (reply, answer) = oneshot::channel();
-        self.submit(Submission::Append(request, reply), bytes).await?;
+        self.submit(Submission::Append(request, reply), bytes)
+            .await?;
         Ok(async move { answer.await.map_err(|_gone| CallError::Fenced)? })
     }
 
@@ -189,13 +194,19 @@ impl CoreHandle {
     /// comes of it when the core has ended.
     pub fn propose(&self, change: Change) {
         let submission = Submission::Internal(change);
-        drop(self.queue.send(Queued { submission, room: None }));
+        drop(self.queue.send(Queued {
+            submission,
+            room: None,
+        }));
     }
 
     /// Closes the active segment of a partition, so that retention can let it go.
     pub fn roll(&self, partition: PartitionId) {
         let submission = Submission::Flusher(Task::Roll(partition));
-        drop(self.queue.send(Queued { submission, room: None }));
+        drop(self.queue.send(Queued {
+            submission,
+            room: None,
+        }));
     }
 
     /// Asks about state; `ask` runs on the core's thread and must be short.

@@ -30,6 +30,7 @@ pub mod recover;
 pub mod refusal;
 pub mod request;
 pub mod request_ids;
+mod round;
 pub mod run;
 pub mod settings;
 pub mod snapshot;

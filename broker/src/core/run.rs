@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, select};
@@ -13,18 +13,18 @@ use tokio::sync::mpsc;
 use varvelog_store::Sequence;
 use varvelog_store::wal::WalError;
 
-use super::answer;
-use super::command::{Change, Command};
+use super::command::Change;
 use super::decide::CountLimits;
-use super::engine::{Engine, Round};
+use super::engine::Engine;
 use super::flusher::{Done, FlushError, Task};
 use super::forecast::AppendLimits;
 use super::groups::{Action, Actions, CallId, Sessions};
 use super::handle::{Queued, Reply};
 use super::maintain::Removing;
-use super::pending::{Draft, Origin, Pending};
+use super::pending::Pending;
 use super::refusal::CallError;
 use super::request::{GroupReply, GroupRequest, MemberMessage, StreamEnd, StreamKey};
+use super::round::InFlight;
 use super::sync::Syncer;
 use super::timers::{Due, Timers};
 use crate::clock::{Clock, MonoMs};
@@ -94,10 +94,10 @@ pub struct Core {
     pub(super) dice: Box<dyn FnMut() -> [u8; 16] + Send>,
     pub(super) disk: Arc<DiskGauge>,
     pub(super) queue: Receiver<Queued>,
-    syncer: Syncer,
+    pub(super) syncer: Syncer,
     flusher: FlusherLink,
     pub(super) pending: VecDeque<Pending>,
-    in_flight: Option<InFlight>,
+    pub(super) in_flight: Option<InFlight>,
     pub(super) timers: Timers,
     streams: HashMap<StreamKey, mpsc::Sender<MemberMessage>>,
     pub(super) calls: HashMap<CallId, GroupCall>,
@@ -105,20 +105,10 @@ pub struct Core {
     /// Streams whose joining caller was gone when the answer came.
     orphans: Vec<StreamKey>,
     /// The volume had no room: nothing is written before then.
-    full_until: Option<MonoMs>,
+    pub(super) full_until: Option<MonoMs>,
     pub(super) stopping: bool,
     pub(super) checkpointing: bool,
     pub(super) removing: Removing,
-}
-
-/// Time after which a write is tried again on a full volume.
-const FULL_RETRY: Duration = Duration::from_millis(200);
-
-/// A round that is written and waits for its sync.
-#[derive(Debug)]
-struct InFlight {
-    round: Round,
-    origins: Vec<Origin>,
 }
 
 /// A call on the group machine that waits for its answer.
@@ -219,129 +209,6 @@ impl Core {
             .recv()
             .map_err(|_gone| CoreFailure::FlusherGone)??;
         self.flushed(done)
-    }
-
-    /// Starts the next round if none is in flight and something waits.
-    fn start_round(&mut self) -> Result<(), CoreFailure> {
-        while self.in_flight.is_none() && !self.pending.is_empty() {
-            if self
-                .full_until
-                .is_some_and(|until| self.clock.mono() < until)
-            {
-                return Ok(());
-            }
-            if self.engine.applier.unflushed_bytes() > self.options.unflushed_bytes_max {
-                self.engine.applier.request_flush(true);
-                return Ok(());
-            }
-            let mut pending = std::mem::take(&mut self.pending);
-            let draft = self.drafting(|with| Draft::gather(&mut pending, with));
-            self.pending = pending;
-            if draft.is_empty() {
-                continue;
-            }
-            let round = match self.engine.write(draft.commands) {
-                Ok(round) => round,
-                Err((error, _)) if error.is_final() => return Err(error.into()),
-                Err((_, commands)) => {
-                    self.put_back(commands, draft.origins);
-                    return Ok(());
-                }
-            };
-            self.timers.wrote(self.clock.mono());
-            self.prepare_wal();
-            let written = InFlight {
-                round,
-                origins: draft.origins,
-            };
-            if self.options.sync == SyncPolicy::Always {
-                self.syncer.begin(self.engine.sync_job());
-                self.in_flight = Some(written);
-            } else {
-                self.apply(written);
-            }
-        }
-        Ok(())
-    }
-
-    /// The volume has no room for the round: callers are told, the broker's own changes wait.
-    fn put_back(&mut self, commands: Vec<Command>, origins: Vec<Origin>) {
-        let until = self.clock.mono().plus(FULL_RETRY);
-        self.full_until = Some(until);
-        self.timers.wake(until);
-        let full = || CallError::DiskReserve {
-            free_bytes: self.disk.free_bytes.load(Ordering::Relaxed),
-            reserve_bytes: self.disk.reserve_bytes.load(Ordering::Relaxed),
-        };
-        for (command, origin) in commands.into_iter().zip(origins).rev() {
-            match origin {
-                Origin::Append(reply, _room) => drop(reply.send(Err(full()))),
-                Origin::Change(_, reply) => drop(reply.send(Err(full()))),
-                Origin::Proposal(id) => {
-                    self.pending
-                        .push_front(Pending::Proposal(id, command.change));
-                }
-                Origin::Internal => self.pending.push_front(Pending::Internal(command.change)),
-                Origin::Part => {}
-            }
-        }
-    }
-
-    /// Has the next WAL file made ready beside the work.
-    fn prepare_wal(&mut self) {
-        if let Some(job) = self.engine.prepare_job() {
-            let spawned = std::thread::Builder::new()
-                .name("varvelog-wal-file".into())
-                .spawn(|| {
-                    if let Err(error) = job.run() {
-                        tracing::warn!(%error, "cannot make the next write-ahead log file ready");
-                    }
-                });
-            // Without a thread the append that needs the file makes it.
-            drop(spawned);
-        }
-    }
-
-    fn synced(&mut self, through: Sequence) {
-        self.engine.note_durable(through);
-        self.timers.synced();
-        if let Some(round) = self.in_flight.take() {
-            self.apply(round);
-        }
-    }
-
-    fn apply(&mut self, in_flight: InFlight) {
-        let InFlight { round, origins } = in_flight;
-        let mut origins = origins.into_iter();
-        let mut outcomes = Vec::new();
-        let mut actions = Vec::new();
-        let (now, wall) = (self.clock.mono(), self.clock.wall());
-        let sessions = &mut self.sessions;
-        let moved = self.engine.apply(round, |_, command, applied, state| {
-            let Some(origin) = origins.next() else {
-                unreachable!("every command of a round has an origin");
-            };
-            let proposal = match &origin {
-                Origin::Proposal(id) => Some(*id),
-                Origin::Append(..) | Origin::Change(..) | Origin::Part | Origin::Internal => None,
-            };
-            if !matches!(command.change, Change::Append(_)) || proposal.is_some() {
-                let told = (&command.change, &applied.outcome, proposal);
-                actions.push(sessions.applied(state, told, (now, wall)));
-            }
-            outcomes.push(applied.outcome);
-            answer::answer(origin, &mut outcomes);
-        });
-        for actions in actions {
-            self.carry_out(actions);
-        }
-        if !moved.is_empty() {
-            let woken = self
-                .sessions
-                .ends_moved(self.engine.applier.state(), &moved, now);
-            self.carry_out(woken);
-        }
-        self.engine.applier.request_flush(false);
     }
 
     pub(super) fn carry_out(&mut self, actions: Actions) {
