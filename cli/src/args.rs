@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::output::Format;
 use crate::{
-    cluster, completions, config, consume, group, man, parse, produce, proto, tail, topic,
+    cluster, completions, config, consume, group, log, man, parse, produce, proto, tail, topic,
 };
 
 /// A commit log with the manners of a work queue, in one binary.
@@ -85,6 +85,9 @@ pub(crate) enum Command {
     /// Ask the broker about itself
     #[command(subcommand)]
     Cluster(cluster::Command),
+    /// Look into a data folder, without a broker
+    #[command(subcommand)]
+    Log(log::Command),
     /// Check and show the broker's configuration
     #[command(subcommand)]
     Config(config::Command),

@@ -16,6 +16,7 @@ mod context;
 mod exit;
 mod failure;
 mod group;
+mod log;
 mod logging;
 mod man;
 mod output;

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::complain;
 use crate::{
-    cluster, completions, config, consume, group, logging, man, produce, proto, tail, topic,
+    cluster, completions, config, consume, group, log, logging, man, produce, proto, tail, topic,
 };
 
 /// Parses the command line, does what it says, and prints why it could not.
@@ -55,6 +55,7 @@ async fn dispatch(command: Command, mut context: Context) -> Result<(), Failure>
         Command::Tail(args) => tail::run(args, context).await,
         Command::Group(command) => group::run(command, context).await,
         Command::Cluster(command) => cluster::run(command, context).await,
+        Command::Log(command) => log::run(command, context).await,
         Command::Config(command) => config::run(command, context).await,
         Command::Proto(args) => proto::run(&args, context).await,
         Command::Completions(args) => completions::run(&args, context),

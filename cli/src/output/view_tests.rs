@@ -1,23 +1,6 @@
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use serde_json::json;
 
-use super::{Block, Format, Output, View};
-
-/// A writer whose content can be looked at afterwards.
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use super::{Block, Capture, Format, Output, View};
 
 fn shown(format: Format) -> String {
     let view = View {
@@ -37,12 +20,11 @@ fn shown(format: Format) -> String {
         items: vec![json!({"name": "flights"})],
         names: vec!["flights".into()],
     };
-    let shared = Shared::default();
-    Output::into(format, Box::new(shared.clone()))
+    let capture = Capture::default();
+    Output::into(format, Box::new(capture.clone()))
         .show(&view)
         .unwrap();
-    let bytes = shared.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
+    capture.text()
 }
 
 #[test]
