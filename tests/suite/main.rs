@@ -1,3 +1,6 @@
 //! Tests of Varvelog as a whole, in one binary.
 
+mod flights;
+mod kills;
+mod program;
 mod tidy;

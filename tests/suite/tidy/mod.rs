@@ -3,3 +3,5 @@
 mod rules;
 mod sources;
 mod workspace;
+
+pub(crate) use sources::root;

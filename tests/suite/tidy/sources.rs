@@ -16,7 +16,7 @@ pub(super) const CRATES: [&str; 8] =
     ["proto", "log-store", "broker", "client", "cli", "benches", "tests", "examples"];
 
 /// The root of the repository.
-pub(super) fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("the package lies in the repository").to_path_buf()
 }
