@@ -1,5 +1,6 @@
 //! Tests of Varvelog as a whole, in one binary.
 
+mod crashes;
 mod flights;
 mod kills;
 mod program;
