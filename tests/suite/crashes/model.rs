@@ -13,6 +13,7 @@ pub(super) enum Op {
     /// One command with a batch for each of two partitions.
     AppendToTwo(&'static str, u32, u32),
     DeleteRecords(&'static str, u32, u64),
+    CreateGroup(&'static str, &'static str),
     Commit(&'static str, &'static str, u32, u64),
     Settle(&'static str, &'static str, u32, u64, u64),
     ResetOffsets(&'static str, &'static str, u32, u64),
@@ -81,9 +82,9 @@ impl Model {
                     }
                 }
             }
+            Op::CreateGroup(group, topic) => self.join(group, topic),
             Op::Commit(group, topic, partition, offset)
             | Op::ResetOffsets(group, topic, partition, offset) => {
-                self.join(group, topic);
                 let key = ((*group).to_owned(), (*topic).to_owned(), *partition);
                 self.low.insert(key, *offset);
             }

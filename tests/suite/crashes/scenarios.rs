@@ -77,6 +77,7 @@ fn retention() -> Vec<Op> {
         ops.extend([Op::Append("a", 0, 4), Op::Flush, Op::Roll("a", 0)]);
     }
     ops.extend([
+        Op::CreateGroup("g", "a"),
         Op::Commit("g", "a", 0, 2),
         Op::DeleteRecords("a", 0, 6),
         Op::RemoveFiles,
@@ -116,11 +117,13 @@ fn offsets() -> Vec<Op> {
     vec![
         Op::CreateTopic("a", 1),
         Op::Append("a", 0, 10),
+        Op::CreateGroup("g", "a"),
         Op::Commit("g", "a", 0, 2),
         Op::Settle("g", "a", 0, 2, 4),
         Op::Checkpoint,
         Op::Settle("g", "a", 0, 5, 5),
         Op::ResetOffsets("g", "a", 0, 1),
+        Op::CreateGroup("h", "a"),
         Op::Commit("h", "a", 0, 9),
         Op::InitProducer,
         Op::DeleteGroup("g"),

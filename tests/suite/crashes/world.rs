@@ -11,8 +11,8 @@ use varvelog_broker::core::engine::Engine;
 use varvelog_broker::core::flusher::{Done, Flusher, Task};
 use varvelog_broker::core::forecast::RoundForecast;
 use varvelog_broker::core::recover::{self, OpenOptions, Opened, RecoverError};
-use varvelog_broker::core::request::{ChangeRequest, CommitRequest};
-use varvelog_broker::core::settings::TopicSettings;
+use varvelog_broker::core::request::{ChangeRequest, CommitRequest, StartAt};
+use varvelog_broker::core::settings::{GroupSettings, TopicSettings};
 use varvelog_broker::names::{GroupName, TopicName};
 use varvelog_store::batch::{BatchBuilder, Codec, Records};
 use varvelog_store::fs::Dir;
@@ -96,6 +96,12 @@ impl World {
                     before: Offset::new(*before).unwrap(),
                 })
             }
+            Op::CreateGroup(name, of) => self.change(ChangeRequest::CreateGroup {
+                name: group(name),
+                topics: vec![topic(of)],
+                settings: GroupSettings::default(),
+                start: StartAt::Earliest,
+            }),
             Op::Commit(name, of, partition, offset) => self.change(ChangeRequest::CommitOffsets {
                 group: group(name),
                 offsets: vec![CommitRequest {
