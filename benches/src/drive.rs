@@ -85,7 +85,8 @@ fn report(round: u32, what: &str, cost: &Cost, batches: u64, batch: &Bytes) {
     let megabytes = (batches * batch.len() as u64) as f64 / 1e6;
     let records = (batches * u64::from(RECORDS_PER_BATCH)) as f64;
     println!(
-        "round {round}  {what:24} {:>10.0} records/s  {:>7.0} MB/s  CPU here {:>4.0} %, server {:>4.0} %",
+        "round {round}  {what:24} {:>10.0} records/s  {:>7.0} MB/s  \
+         CPU here {:>4.0} %, server {:>4.0} %",
         records / cost.wall,
         megabytes / cost.wall,
         100.0 * cost.own / cost.wall,
@@ -104,7 +105,11 @@ fn batch() -> Result<Bytes, Failure> {
 }
 
 fn floor_server(options: &Options) -> Result<Server, Failure> {
-    Server::start(Command::new(std::env::current_exe()?).arg("floor-server").arg(&options.dir))
+    Server::start(
+        Command::new(std::env::current_exe()?)
+            .arg("floor-server")
+            .arg(&options.dir),
+    )
 }
 
 fn broker(options: &Options, sync: &str) -> Result<Server, Failure> {
@@ -112,7 +117,13 @@ fn broker(options: &Options, sync: &str) -> Result<Server, Failure> {
     remove(&data)?;
     Server::start(
         Command::new(&options.binary)
-            .args(["serve", "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--http-listen",
+                "127.0.0.1:0",
+            ])
             .arg("--data-dir")
             .arg(&data)
             .env("VARVELOG__WAL__SYNC", sync),
@@ -135,28 +146,45 @@ async fn connect(address: &str) -> Result<Channel, Failure> {
 }
 
 async fn create_topic(address: &str) -> Result<(), Failure> {
-    let topic = Topic { name: "load".into(), partitions: 1, ..Topic::default() };
-    let request = CreateTopicRequest { topic: Some(topic), ..CreateTopicRequest::default() };
-    TopicServiceClient::new(connect(address).await?).create_topic(request).await?;
+    let topic = Topic {
+        name: "load".into(),
+        partitions: 1,
+        ..Topic::default()
+    };
+    let request = CreateTopicRequest {
+        topic: Some(topic),
+        ..CreateTopicRequest::default()
+    };
+    TopicServiceClient::new(connect(address).await?)
+        .create_topic(request)
+        .await?;
     Ok(())
 }
 
 async fn produce(address: &str, batch: &Bytes, batches: u64) -> Result<(), Failure> {
     let mut client = LogServiceClient::new(connect(address).await?);
     let (sender, requests) = mpsc::channel(IN_FLIGHT as usize);
-    let mut answers =
-        client.produce_stream(ReceiverStream::new(requests)).await?.into_inner();
+    let mut answers = client
+        .produce_stream(ReceiverStream::new(requests))
+        .await?
+        .into_inner();
     let (mut sent, mut answered) = (0, 0);
     while answered < batches {
         while sent < batches && sent - answered < IN_FLIGHT {
-            let part = PartitionBatch { partition: 0, batch: batch.clone() };
+            let part = PartitionBatch {
+                partition: 0,
+                batch: batch.clone(),
+            };
             let request = ProduceRequest {
                 topic: "load".into(),
                 batches: vec![part],
                 ..ProduceRequest::default()
             };
             let sequence = i64::try_from(sent)?;
-            let message = ProduceStreamRequest { sequence, request: Some(request) };
+            let message = ProduceStreamRequest {
+                sequence,
+                request: Some(request),
+            };
             sender.send(message).await?;
             sent += 1;
         }
@@ -170,8 +198,8 @@ async fn produce(address: &str, batch: &Bytes, batches: u64) -> Result<(), Failu
 }
 
 async fn tail(address: &str) -> Result<(), Failure> {
-    let mut client = LogServiceClient::new(connect(address).await?)
-        .max_decoding_message_size(64 << 20);
+    let mut client =
+        LogServiceClient::new(connect(address).await?).max_decoding_message_size(64 << 20);
     let mut pieces = client.tail(TailRequest::default()).await?.into_inner();
     while let Some(piece) = pieces.next().await {
         piece?;
@@ -180,8 +208,8 @@ async fn tail(address: &str) -> Result<(), Failure> {
 }
 
 async fn consume(address: &str, batches: u64) -> Result<(), Failure> {
-    let mut client = GroupServiceClient::new(connect(address).await?)
-        .max_decoding_message_size(64 << 20);
+    let mut client =
+        GroupServiceClient::new(connect(address).await?).max_decoding_message_size(64 << 20);
     let (sender, requests) = mpsc::channel(64);
     let start = ConsumeRequest {
         group: "load".into(),
@@ -191,10 +219,16 @@ async fn consume(address: &str, batches: u64) -> Result<(), Failure> {
         max_bytes: 2 << 20,
         ..ConsumeRequest::default()
     };
-    let ask = |message| ConsumeSessionRequest { message: Some(message), sequence: 0 };
+    let ask = |message| ConsumeSessionRequest {
+        message: Some(message),
+        sequence: 0,
+    };
     sender.send(ask(Ask::Start(start))).await?;
     sender.send(ask(Ask::Credit(CREDIT))).await?;
-    let mut answers = client.consume_session(ReceiverStream::new(requests)).await?.into_inner();
+    let mut answers = client
+        .consume_session(ReceiverStream::new(requests))
+        .await?
+        .into_inner();
     let (wanted, mut got) = (batches * u64::from(RECORDS_PER_BATCH), 0);
     while got < wanted {
         let answer = answers.next().await.ok_or("the session ended")??;
@@ -205,7 +239,10 @@ async fn consume(address: &str, batches: u64) -> Result<(), Failure> {
                 varvelog_store::batch::verify_crc(&batch.batch)?;
                 got += u64::try_from(batch.record_count)?;
             }
-            let ack = AckRequest { ack_token: response.ack_token, ..AckRequest::default() };
+            let ack = AckRequest {
+                ack_token: response.ack_token,
+                ..AckRequest::default()
+            };
             sender.send(ask(Ask::Ack(ack))).await?;
             sender.send(ask(Ask::Credit(1))).await?;
         }

@@ -17,11 +17,17 @@ use varvelog_proto::v1::{
 };
 
 /// Serves until killed; prints `floor grpc=ADDRESS` when ready.
-#[expect(clippy::print_stdout, reason = "the ready line is the interface of the server")]
+#[expect(
+    clippy::print_stdout,
+    reason = "the ready line is the interface of the server"
+)]
 pub(crate) async fn serve(dir: PathBuf) -> Result<(), Box<dyn std::error::Error>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("floor grpc={}", listener.local_addr()?);
-    let floor = Floor { file: Arc::new(create(&dir)?), written: Arc::new(AtomicU64::new(0)) };
+    let floor = Floor {
+        file: Arc::new(create(&dir)?),
+        written: Arc::new(AtomicU64::new(0)),
+    };
     let service = LogServiceServer::new(floor).max_decoding_message_size(64 << 20);
     tonic::transport::Server::builder()
         .initial_stream_window_size(8 << 20)
@@ -33,7 +39,10 @@ pub(crate) async fn serve(dir: PathBuf) -> Result<(), Box<dyn std::error::Error>
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the floor is measured without the product")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the floor is measured without the product"
+)]
 fn create(dir: &std::path::Path) -> std::io::Result<std::fs::File> {
     std::fs::OpenOptions::new()
         .create(true)
@@ -86,8 +95,14 @@ impl LogService for Floor {
         let pieces = (0..end / READ_BYTES as u64).map(move |piece| {
             let mut value = vec![0; READ_BYTES];
             file.read_exact_at(&mut value, piece * READ_BYTES as u64)?;
-            let record = Record { value: Some(value.into()), ..Record::default() };
-            Ok(TailResponse { records: vec![record], ..TailResponse::default() })
+            let record = Record {
+                value: Some(value.into()),
+                ..Record::default()
+            };
+            Ok(TailResponse {
+                records: vec![record],
+                ..TailResponse::default()
+            })
         });
         Ok(Response::new(Box::pin(stream::iter(pieces))))
     }

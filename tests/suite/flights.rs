@@ -10,7 +10,10 @@ use crate::tidy::root;
 const FLIGHTS: usize = 20_000;
 
 fn flights_path() -> String {
-    root().join("examples/data/flights-20k.ndjson").display().to_string()
+    root()
+        .join("examples/data/flights-20k.ndjson")
+        .display()
+        .to_string()
 }
 
 /// The lines of the file, by airport, in the order of the file.
@@ -36,7 +39,17 @@ fn flights_are_read_whole_and_in_order_by_tail_and_by_every_group() {
     let wanted = by_origin(&std::fs::read_to_string(flights_path()).unwrap());
     run_ok(server, &["topic", "create", "flights", "--partitions", "6"]);
     let file = flights_path();
-    run_ok(server, &["produce", "flights", "--key-field", "origin", "--file", &file]);
+    run_ok(
+        server,
+        &[
+            "produce",
+            "flights",
+            "--key-field",
+            "origin",
+            "--file",
+            &file,
+        ],
+    );
 
     let tailed = run_ok(
         server,
@@ -44,7 +57,10 @@ fn flights_are_read_whole_and_in_order_by_tail_and_by_every_group() {
     );
     check_records(&tailed, &wanted);
 
-    let one = run_ok(server, &["consume", "flights", "-g", "one", "--exit", "-o", "jsonl"]);
+    let one = run_ok(
+        server,
+        &["consume", "flights", "-g", "one", "--exit", "-o", "jsonl"],
+    );
     check_records(&one, &wanted);
 
     let three = three_members(server);
@@ -52,7 +68,10 @@ fn flights_are_read_whole_and_in_order_by_tail_and_by_every_group() {
     check_lag(server, "one");
     check_lag(server, "three");
 
-    let late = run_ok(server, &["consume", "flights", "-g", "late", "--exit", "-o", "jsonl"]);
+    let late = run_ok(
+        server,
+        &["consume", "flights", "-g", "late", "--exit", "-o", "jsonl"],
+    );
     check_records(&late, &wanted);
     drop(program);
 }
@@ -68,7 +87,10 @@ fn three_members(server: &str) -> String {
             })
         })
         .collect();
-    members.into_iter().map(|member| member.join().unwrap()).collect()
+    members
+        .into_iter()
+        .map(|member| member.join().unwrap())
+        .collect()
 }
 
 /// Every flight once; per origin in the order of the file and within one partition.
@@ -80,8 +102,14 @@ fn check_records(lines: &str, wanted: &BTreeMap<String, Vec<String>>) {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
         let key = record["key"].as_str().unwrap().to_owned();
         let partition = record["partition"].as_i64().unwrap_or_default();
-        assert_eq!(*partitions.entry(key.clone()).or_insert(partition), partition);
-        found.entry(key).or_default().push(record["value"].as_str().unwrap().to_owned());
+        assert_eq!(
+            *partitions.entry(key.clone()).or_insert(partition),
+            partition
+        );
+        found
+            .entry(key)
+            .or_default()
+            .push(record["value"].as_str().unwrap().to_owned());
     }
     assert_eq!(&found, wanted);
 }

@@ -41,7 +41,11 @@ impl Run {
 }
 
 fn kills_wanted(short: u32) -> u32 {
-    if std::env::var_os("VARVELOG_SOAK").is_some() { 100 } else { short }
+    if std::env::var_os("VARVELOG_SOAK").is_some() {
+        100
+    } else {
+        short
+    }
 }
 
 #[tokio::test]
@@ -89,7 +93,11 @@ async fn kill_again_and_again(sync: &'static str, kills: u32) {
     }
     stop.send(true).unwrap();
     let acknowledged = producing.await.unwrap();
-    assert!(acknowledged.len() > 1000, "only {} were acknowledged", acknowledged.len());
+    assert!(
+        acknowledged.len() > 1000,
+        "only {} were acknowledged",
+        acknowledged.len()
+    );
     check_log(&program, &acknowledged).await;
     let status = program.stop();
     assert_eq!(status.code(), Some(0), "a clean stop");
@@ -112,7 +120,9 @@ async fn produce(connection: Connection, stopped: watch::Receiver<bool>) -> Ackn
             number += 1;
         }
         for (value, ticket) in tickets {
-            let appended = ticket.await.expect("an idempotent producer retries until it succeeds");
+            let appended = ticket
+                .await
+                .expect("an idempotent producer retries until it succeeds");
             let place = (appended.partition, appended.offset);
             let before = acknowledged.insert(place, value);
             assert_eq!(before, None, "two records were answered with {place:?}");
@@ -124,7 +134,9 @@ async fn produce(connection: Connection, stopped: watch::Receiver<bool>) -> Ackn
 
 /// Commits rising offsets, one after the other, noting what was answered, until dropped.
 async fn commit(program: &Program, committed: &mut Committed) {
-    let Ok(connection) = Connection::open(program.grpc.clone()).await else { return };
+    let Ok(connection) = Connection::open(program.grpc.clone()).await else {
+        return;
+    };
     let mut groups = GroupServiceClient::new(channel(&connection));
     let mut log = LogServiceClient::new(channel(&connection));
     loop {
@@ -137,9 +149,16 @@ async fn commit(program: &Program, committed: &mut Committed) {
                 max_records: 50,
                 ..FetchRequest::default()
             };
-            let Ok(fetched) = log.fetch(fetch).await else { return };
+            let Ok(fetched) = log.fetch(fetch).await else {
+                return;
+            };
             let offset = fetched.into_inner().next_offset;
-            let commit = OffsetCommit { topic: TOPIC.into(), partition, offset, metadata: String::new() };
+            let commit = OffsetCommit {
+                topic: TOPIC.into(),
+                partition,
+                offset,
+                metadata: String::new(),
+            };
             let request = CommitOffsetsRequest {
                 group: GROUP.into(),
                 offsets: vec![commit],
@@ -160,7 +179,10 @@ fn channel(connection: &Connection) -> tonic::transport::Channel {
 }
 
 fn address(connection: &Connection) -> String {
-    connection.address().trim_start_matches("http://").to_owned()
+    connection
+        .address()
+        .trim_start_matches("http://")
+        .to_owned()
 }
 
 async fn check_committed(program: &Program, committed: &Committed) {
@@ -168,8 +190,13 @@ async fn check_committed(program: &Program, committed: &Committed) {
         return;
     }
     let connection = program.connect().await;
-    let request = GetOffsetsRequest { group: GROUP.into(), topic: String::new() };
-    let answer = GroupServiceClient::new(channel(&connection)).get_offsets(request).await;
+    let request = GetOffsetsRequest {
+        group: GROUP.into(),
+        topic: String::new(),
+    };
+    let answer = GroupServiceClient::new(channel(&connection))
+        .get_offsets(request)
+        .await;
     let found: Committed = answer
         .unwrap()
         .into_inner()
@@ -179,7 +206,10 @@ async fn check_committed(program: &Program, committed: &Committed) {
         .collect();
     for (partition, offset) in committed {
         // One more may have been committed whose answer the kill took.
-        assert!(found[partition] >= *offset, "partition {partition}: {found:?} < {committed:?}");
+        assert!(
+            found[partition] >= *offset,
+            "partition {partition}: {found:?} < {committed:?}"
+        );
     }
 }
 
@@ -192,17 +222,30 @@ async fn check_log(program: &Program, acknowledged: &Acknowledged) {
         let records = read_all(&mut log, i32::try_from(partition).unwrap()).await;
         let mut last_of_key: BTreeMap<Vec<u8>, String> = BTreeMap::new();
         for (index, record) in records.iter().enumerate() {
-            assert_eq!(record.offset, i64::try_from(index).unwrap(), "offsets are dense");
+            assert_eq!(
+                record.offset,
+                i64::try_from(index).unwrap(),
+                "offsets are dense"
+            );
             let value = String::from_utf8(record.value.clone().unwrap().to_vec()).unwrap();
             let key = record.key.clone().unwrap().to_vec();
             let before = last_of_key.insert(key, value.clone());
-            assert!(before.is_none_or(|before| before < value), "a key kept its order");
+            assert!(
+                before.is_none_or(|before| before < value),
+                "a key kept its order"
+            );
             assert!(seen.insert(value), "a value is there twice");
         }
         for ((_, offset), value) in acknowledged.range((partition, 0)..(partition + 1, 0)) {
             let record = records.get(usize::try_from(*offset).unwrap());
-            let found = record.and_then(|record| record.value.clone()).unwrap_or_default();
-            assert_eq!(found, value.as_bytes(), "partition {partition}, offset {offset}");
+            let found = record
+                .and_then(|record| record.value.clone())
+                .unwrap_or_default();
+            assert_eq!(
+                found,
+                value.as_bytes(),
+                "partition {partition}, offset {offset}"
+            );
         }
     }
 }

@@ -9,9 +9,16 @@ use varvelog_client::Connection;
 /// The program that `cargo test --workspace` builds beside this test.
 pub(crate) fn path() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
-    let folder = test.parent().and_then(Path::parent).expect("it lies in <profile>/deps");
+    let folder = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("it lies in <profile>/deps");
     let program = folder.join("varvelog");
-    assert!(program.exists(), "{} is missing: run `cargo build`", program.display());
+    assert!(
+        program.exists(),
+        "{} is missing: run `cargo build`",
+        program.display()
+    );
     program
 }
 
@@ -19,8 +26,6 @@ pub(crate) fn path() -> PathBuf {
 pub(crate) struct Program {
     child: Child,
     pub(crate) grpc: String,
-    pub(crate) http: String,
-    pub(crate) ready: String,
 }
 
 impl Program {
@@ -36,7 +41,14 @@ impl Program {
         settings: &[(&str, &str)],
     ) -> Result<Self, (ExitStatus, String)> {
         let mut child = Command::new(path())
-            .args(["serve", "--http-listen", "127.0.0.1:0", "--listen", grpc, "--data-dir"])
+            .args([
+                "serve",
+                "--http-listen",
+                "127.0.0.1:0",
+                "--listen",
+                grpc,
+                "--data-dir",
+            ])
             .arg(data)
             .envs(settings.iter().copied())
             .stdin(Stdio::null())
@@ -54,10 +66,13 @@ impl Program {
         let out = child.stdout.take().expect("its standard output is piped");
         drop(BufReader::new(out).read_line(&mut ready));
         let word = |name: &str| {
-            ready.split_whitespace().find_map(|word| word.strip_prefix(name)).map(str::to_owned)
+            ready
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix(name))
+                .map(str::to_owned)
         };
         match (word("grpc="), word("http=")) {
-            (Some(grpc), Some(http)) => Ok(Self { child, grpc, http, ready }),
+            (Some(grpc), Some(_http)) => Ok(Self { child, grpc }),
             _ => {
                 let status = child.wait().expect("it ended");
                 Err((status, errors.join().unwrap_or_default()))
@@ -67,7 +82,9 @@ impl Program {
 
     /// A client's connection.
     pub(crate) async fn connect(&self) -> Connection {
-        Connection::open(self.grpc.clone()).await.expect("the broker takes connections")
+        Connection::open(self.grpc.clone())
+            .await
+            .expect("the broker takes connections")
     }
 
     /// Ends it as a power switch would end the process: no handler runs.
@@ -79,7 +96,10 @@ impl Program {
     /// Asks it to stop and waits.
     pub(crate) fn stop(mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        let sent = Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .expect("kill runs");
         assert!(sent.success());
         self.child.wait().expect("it ends")
     }
@@ -107,6 +127,10 @@ pub(crate) fn run(server: &str, arguments: &[&str]) -> Output {
 pub(crate) fn run_ok(server: &str, arguments: &[&str]) -> String {
     let output = run(server, arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "varvelog {arguments:?}: {}\n{errors}", output.status);
+    assert!(
+        output.status.success(),
+        "varvelog {arguments:?}: {}\n{errors}",
+        output.status
+    );
     String::from_utf8(output.stdout).expect("the program writes text")
 }

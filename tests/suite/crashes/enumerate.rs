@@ -30,11 +30,19 @@ fn run(ops: &[Op], stop: u64) -> Option<Stopped> {
     disk.stop_at(stop);
     let mut model = Model::default();
     let Ok(mut world) = World::open(&disk) else {
-        return Some(Stopped { disk, model, under_way: None });
+        return Some(Stopped {
+            disk,
+            model,
+            under_way: None,
+        });
     };
     for op in ops {
         if world.perform(op, &model).is_err() {
-            return Some(Stopped { disk, model, under_way: Some(op.clone()) });
+            return Some(Stopped {
+                disk,
+                model,
+                under_way: Some(op.clone()),
+            });
         }
         model.apply(op);
     }
@@ -71,7 +79,9 @@ impl Stopped {
 }
 
 fn goes_on(mut world: World, mut model: Model, disk: &SimDisk, what: &str) {
-    let Some(name) = model.topics.keys().next().cloned() else { return };
+    let Some(name) = model.topics.keys().next().cloned() else {
+        return;
+    };
     let op = match name.as_str() {
         "a" => Op::Append("a", 0, 2),
         _ => Op::Append("b", 0, 2),
@@ -132,7 +142,10 @@ fn a_power_loss_at_any_moment_loses_nothing_acknowledged_and_invents_nothing() {
         enumerate(&scenario, states_max, &mut count);
     }
     println!("{count:?}");
-    assert!(count.states + count.inside_recovery >= STATES_WANTED, "{count:?}");
+    assert!(
+        count.states + count.inside_recovery >= STATES_WANTED,
+        "{count:?}"
+    );
 }
 
 #[test]
@@ -142,7 +155,9 @@ fn scenarios_end_as_their_model_says() {
         let mut model = Model::default();
         let mut world = World::open(&disk).unwrap();
         for op in &ops {
-            world.perform(op, &model).unwrap_or_else(|_died| panic!("{name}: {op:?}"));
+            world
+                .perform(op, &model)
+                .unwrap_or_else(|_died| panic!("{name}: {op:?}"));
             model.apply(op);
             assert_eq!(world.see(), model.visible(), "{name}: after {op:?}");
         }

@@ -49,7 +49,9 @@ pub(super) struct Model {
 impl Model {
     /// Values of the next batch of `count` records.
     pub(super) fn next_values(&self, count: u32) -> Vec<String> {
-        (0..u64::from(count)).map(|number| format!("value-{}", self.made + number)).collect()
+        (0..u64::from(count))
+            .map(|number| format!("value-{}", self.made + number))
+            .collect()
     }
 
     /// What an operation does if it is carried out.
@@ -108,7 +110,11 @@ impl Model {
     /// A group that reads a topic has a position in each of its partitions.
     fn join(&mut self, group: &str, topic: &str) {
         for (number, partition) in self.topics[topic].iter().enumerate() {
-            let key = (group.to_owned(), topic.to_owned(), u32::try_from(number).unwrap());
+            let key = (
+                group.to_owned(),
+                topic.to_owned(),
+                u32::try_from(number).unwrap(),
+            );
             self.low.entry(key).or_insert(partition.start);
         }
     }
@@ -122,7 +128,9 @@ impl Model {
             .collect();
         for group in groups {
             for partition in 0..total {
-                self.low.entry((group.clone(), topic.to_owned(), partition)).or_insert(0);
+                self.low
+                    .entry((group.clone(), topic.to_owned(), partition))
+                    .or_insert(0);
             }
         }
     }
@@ -146,7 +154,10 @@ impl Model {
                 .collect();
             (name.clone(), partitions)
         });
-        Seen { topics: topics.collect(), low: self.low.clone() }
+        Seen {
+            topics: topics.collect(),
+            low: self.low.clone(),
+        }
     }
 }
 

@@ -23,7 +23,9 @@ pub(super) fn all() -> Vec<Scenario> {
 }
 
 fn appends(count: usize, topic: &'static str) -> Vec<Op> {
-    (0..count).map(|number| Op::Append(topic, u32::try_from(number % 2).unwrap(), 3)).collect()
+    (0..count)
+        .map(|number| Op::Append(topic, u32::try_from(number % 2).unwrap(), 3))
+        .collect()
 }
 
 fn append() -> Vec<Op> {
@@ -48,7 +50,12 @@ fn roll() -> Vec<Op> {
     for _ in 0..4 {
         ops.extend([Op::Append("a", 0, 2), Op::Flush, Op::Roll("a", 0)]);
     }
-    ops.extend([Op::Append("a", 0, 5), Op::Flush, Op::Checkpoint, Op::Append("a", 0, 1)]);
+    ops.extend([
+        Op::Append("a", 0, 5),
+        Op::Flush,
+        Op::Checkpoint,
+        Op::Append("a", 0, 1),
+    ]);
     ops
 }
 
@@ -65,7 +72,11 @@ fn checkpoints() -> Vec<Op> {
 fn recycling() -> Vec<Op> {
     let mut ops = vec![Op::CreateTopic("a", 1)];
     for _ in 0..5 {
-        ops.extend([Op::Append("a", 0, 100), Op::Append("a", 0, 100), Op::Checkpoint]);
+        ops.extend([
+            Op::Append("a", 0, 100),
+            Op::Append("a", 0, 100),
+            Op::Checkpoint,
+        ]);
     }
     ops.push(Op::Append("a", 0, 1));
     ops
@@ -144,7 +155,12 @@ fn clean_stop() -> Vec<Op> {
 fn kills() -> Vec<Op> {
     let mut ops = vec![Op::CreateTopic("a", 1)];
     for _ in 0..4 {
-        ops.extend([Op::Append("a", 0, 3), Op::Flush, Op::Append("a", 0, 2), Op::KillRestart]);
+        ops.extend([
+            Op::Append("a", 0, 3),
+            Op::Flush,
+            Op::Append("a", 0, 2),
+            Op::KillRestart,
+        ]);
     }
     ops.push(Op::Checkpoint);
     ops

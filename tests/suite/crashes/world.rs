@@ -54,16 +54,32 @@ impl World {
             feature_level: 1,
         };
         let options = OpenOptions {
-            wal: WalConfig { file_bytes: WAL_FILE_BYTES },
+            wal: WalConfig {
+                file_bytes: WAL_FILE_BYTES,
+            },
             open_segments_max: 8,
             fresh,
             unflushed_bytes_max: 2048,
         };
-        let Opened { engine, flusher, report, .. } =
-            recover::open(&root, &options, MonoMs(time))?;
-        let mut world = Self { root, engine, flusher, time, dice: u128::from(time) << 64 };
-        let started = Change::BrokerStarted { clean: report.clean };
-        world.commit(started).map_err(|_died| RecoverError::Io(std::io::ErrorKind::Other.into()))?;
+        let Opened {
+            engine,
+            flusher,
+            report,
+            ..
+        } = recover::open(&root, &options, MonoMs(time))?;
+        let mut world = Self {
+            root,
+            engine,
+            flusher,
+            time,
+            dice: u128::from(time) << 64,
+        };
+        let started = Change::BrokerStarted {
+            clean: report.clean,
+        };
+        world
+            .commit(started)
+            .map_err(|_died| RecoverError::Io(std::io::ErrorKind::Other.into()))?;
         Ok(world)
     }
 
@@ -73,14 +89,19 @@ impl World {
             Op::CreateTopic(name, partitions) => self.change(ChangeRequest::CreateTopic {
                 name: topic(name),
                 partitions: *partitions,
-                settings: TopicSettings { segment_bytes: SEGMENT_BYTES, ..Default::default() },
+                settings: TopicSettings {
+                    segment_bytes: SEGMENT_BYTES,
+                    ..Default::default()
+                },
             }),
-            Op::AddPartitions(name, total) => {
-                self.change(ChangeRequest::AddPartitions { name: topic(name), total: *total })
-            }
-            Op::DeleteTopic(name) => {
-                self.change(ChangeRequest::DeleteTopic { name: topic(name), force: true })
-            }
+            Op::AddPartitions(name, total) => self.change(ChangeRequest::AddPartitions {
+                name: topic(name),
+                total: *total,
+            }),
+            Op::DeleteTopic(name) => self.change(ChangeRequest::DeleteTopic {
+                name: topic(name),
+                force: true,
+            }),
             Op::Append(name, partition, count) => {
                 self.append(name, &[(*partition, model.next_values(*count))])
             }
@@ -151,7 +172,9 @@ impl World {
         self.engine.applier.push_task(Task::RemoveRetired(u64::MAX));
         let deleted: Vec<_> = self.engine.applier.state().topics.deleted().collect();
         for (topic, deleted) in deleted {
-            self.engine.applier.push_task(Task::RemoveTopic(topic, deleted.partitions));
+            self.engine
+                .applier
+                .push_task(Task::RemoveTopic(topic, deleted.partitions));
         }
     }
 
@@ -174,7 +197,10 @@ impl World {
 
     fn commit(&mut self, change: Change) -> Result<Outcome, Died> {
         let (wall, mono) = self.now();
-        let outcome = self.engine.commit_now(change, wall, mono).map_err(|_error| Died)?;
+        let outcome = self
+            .engine
+            .commit_now(change, wall, mono)
+            .map_err(|_error| Died)?;
         self.run_tasks()?;
         Ok(outcome.expect("scenarios ask for what can be done"))
     }
@@ -182,8 +208,12 @@ impl World {
     fn run_tasks(&mut self) -> Result<(), Died> {
         for task in self.engine.applier.take_tasks() {
             match self.flusher.perform(task).map_err(|_error| Died)? {
-                Done::Checkpointed { wal_needed_from, .. } => {
-                    self.engine.release_wal(wal_needed_from).map_err(|_error| Died)?;
+                Done::Checkpointed {
+                    wal_needed_from, ..
+                } => {
+                    self.engine
+                        .release_wal(wal_needed_from)
+                        .map_err(|_error| Died)?;
                 }
                 Done::TopicRemoved(topic) => {
                     self.commit(Change::ForgetTopic { topic })?;
@@ -221,15 +251,28 @@ impl World {
             predicted: None,
             body: batch(values),
         });
-        let mut append = Append { request: None, parts: parts.collect() };
+        let mut append = Append {
+            request: None,
+            parts: parts.collect(),
+        };
         let stamp = self.engine.applier.stamp();
         let mut forecast = RoundForecast::default();
-        self.engine.applier.state().predict(&mut forecast, &mut append, stamp).unwrap();
+        self.engine
+            .applier
+            .state()
+            .predict(&mut forecast, &mut append, stamp)
+            .unwrap();
         self.commit(Change::Append(append)).map(drop)
     }
 
     fn settle(&mut self, name: &str, at: PartitionId, range: (u64, u64)) -> Result<(), Died> {
-        let durable = self.engine.applier.state().groups.get(&group(name)).unwrap();
+        let durable = self
+            .engine
+            .applier
+            .state()
+            .groups
+            .get(&group(name))
+            .unwrap();
         let settle = Settle {
             group: group(name),
             group_id: durable.id,
@@ -241,8 +284,17 @@ impl World {
     }
 
     fn id(&self, name: &str, partition: u32) -> PartitionId {
-        let topic = self.engine.applier.state().topics.by_name(&topic(name)).unwrap();
-        PartitionId { topic: topic.id, partition }
+        let topic = self
+            .engine
+            .applier
+            .state()
+            .topics
+            .by_name(&topic(name))
+            .unwrap();
+        PartitionId {
+            topic: topic.id,
+            partition,
+        }
     }
 
     /// Everything that can be read.
@@ -250,7 +302,10 @@ impl World {
         let catalog = self.engine.applier.view().catalog();
         let mut topics = BTreeMap::new();
         for view in catalog.by_id.values().filter(|view| view.derived.is_none()) {
-            let read = view.partitions.iter().map(|partition| read(&partition.reader));
+            let read = view
+                .partitions
+                .iter()
+                .map(|partition| read(&partition.reader));
             topics.insert(view.name.as_str().to_owned(), read.collect());
         }
         let state = self.engine.applier.state();
@@ -273,8 +328,14 @@ fn read(reader: &PartitionReader) -> (u64, Vec<String>) {
     let mut values = Vec::new();
     let mut offset = reader.start();
     while offset < reader.end() {
-        let limit = ReadLimit { bytes_max: 1 << 20, batches_max: 100, until: reader.end() };
-        let batches = reader.read(offset, limit).expect("what is visible can be read");
+        let limit = ReadLimit {
+            bytes_max: 1 << 20,
+            batches_max: 100,
+            until: reader.end(),
+        };
+        let batches = reader
+            .read(offset, limit)
+            .expect("what is visible can be read");
         for stored in &batches {
             let records = Records::open(&stored.body, 1 << 20).expect("a body is whole");
             for record in records.iter() {
@@ -294,8 +355,12 @@ fn read(reader: &PartitionReader) -> (u64, Vec<String>) {
 fn batch(values: &[String]) -> bytes::Bytes {
     let mut builder = BatchBuilder::new(Codec::None, 1024);
     for value in values {
-        let pushed =
-            builder.push(None, Some(b"key"), Some(value.as_bytes()), std::iter::empty());
+        let pushed = builder.push(
+            None,
+            Some(b"key"),
+            Some(value.as_bytes()),
+            std::iter::empty(),
+        );
         pushed.unwrap();
     }
     builder.finish().unwrap()

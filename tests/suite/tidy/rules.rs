@@ -6,7 +6,12 @@ use super::sources::{self, Source};
 type Findings = Vec<String>;
 
 fn assert_none(findings: &Findings) {
-    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+    assert!(
+        findings.is_empty(),
+        "{} findings:\n{}",
+        findings.len(),
+        findings.join("\n")
+    );
 }
 
 fn check(each: impl Fn(&Source, &mut Findings)) {
@@ -91,7 +96,15 @@ fn a_function_has_at_most_70_lines() {
 }
 
 fn is_function(code: &str) -> bool {
-    const WORDS: [&str; 7] = ["pub", "pub(super)", "pub(crate)", "const", "async", "unsafe", "fn"];
+    const WORDS: [&str; 7] = [
+        "pub",
+        "pub(super)",
+        "pub(crate)",
+        "const",
+        "async",
+        "unsafe",
+        "fn",
+    ];
     let mut words = code.split_whitespace().peekable();
     while let Some(word) = words.next() {
         if word == "fn" {
@@ -112,7 +125,10 @@ fn unsafe_code_is_in_mapped_rs_alone() {
         }
         for (index, line) in source.text.lines().enumerate() {
             let code = bare(line);
-            if code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe") {
+            if code
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|word| word == "unsafe")
+            {
                 findings.push(format!("{}:{}: unsafe", source.path, index + 1));
             }
         }
@@ -120,7 +136,11 @@ fn unsafe_code_is_in_mapped_rs_alone() {
 }
 
 /// The files that may read a clock: one for each program that has one.
-const CLOCKS: [&str; 3] = ["broker/src/clock.rs", "client/src/clock.rs", "cli/src/clock.rs"];
+const CLOCKS: [&str; 3] = [
+    "broker/src/clock.rs",
+    "client/src/clock.rs",
+    "cli/src/clock.rs",
+];
 
 #[test]
 fn a_clock_is_read_in_clock_rs_alone() {
@@ -130,7 +150,12 @@ fn a_clock_is_read_in_clock_rs_alone() {
         }
         for (number, line) in source.code_lines() {
             let code = bare(line);
-            for call in ["Instant::now(", "SystemTime::now(", "Timestamp::now(", "Zoned::now("] {
+            for call in [
+                "Instant::now(",
+                "SystemTime::now(",
+                "Timestamp::now(",
+                "Zoned::now(",
+            ] {
                 if code.contains(call) {
                     findings.push(format!("{}:{number}: {call})", source.path));
                 }
@@ -147,7 +172,14 @@ fn a_file_name_is_formatted_in_layout_rs_alone() {
         }
         for (number, line) in source.code_lines() {
             let code = line.split("//").next().unwrap_or_default();
-            for suffix in [".log\"", ".index\"", ".timeindex\"", ".wal\"", ".ckpt\"", ":020}"] {
+            for suffix in [
+                ".log\"",
+                ".index\"",
+                ".timeindex\"",
+                ".wal\"",
+                ".ckpt\"",
+                ":020}",
+            ] {
                 if code.contains(suffix) {
                     findings.push(format!("{}:{number}: {suffix}", source.path));
                 }
@@ -159,10 +191,22 @@ fn a_file_name_is_formatted_in_layout_rs_alone() {
 /// Modules that decide and apply, and must be free of runtime, contract and clock.
 fn is_machine(path: &str) -> bool {
     const OUTSIDE: [&str; 12] = [
-        "mod.rs", "handle.rs", "run.rs", "sync.rs", "applier.rs", "pending.rs", "answer.rs",
-        "engine.rs", "recover.rs", "flusher.rs", "maintain.rs", "timers.rs",
+        "mod.rs",
+        "handle.rs",
+        "run.rs",
+        "sync.rs",
+        "applier.rs",
+        "pending.rs",
+        "answer.rs",
+        "engine.rs",
+        "recover.rs",
+        "flusher.rs",
+        "maintain.rs",
+        "timers.rs",
     ];
-    let Some(rest) = path.strip_prefix("broker/src/core/") else { return false };
+    let Some(rest) = path.strip_prefix("broker/src/core/") else {
+        return false;
+    };
     rest.contains('/') || !OUTSIDE.contains(&rest)
 }
 
@@ -176,7 +220,13 @@ fn the_store_and_the_machines_know_no_runtime_and_no_contract() {
         }
         for (number, line) in source.code_lines() {
             let code = bare(line);
-            let mut banned = vec!["tokio::", "tonic::", "prost::", "varvelog_proto", "async fn"];
+            let mut banned = vec![
+                "tokio::",
+                "tonic::",
+                "prost::",
+                "varvelog_proto",
+                "async fn",
+            ];
             if machine {
                 banned.extend(["std::fs", "HashSet<"]);
             }
@@ -205,7 +255,11 @@ fn a_folder_of_modules_has_a_mod_rs_without_logic() {
 
 #[test]
 fn nothing_speaks_of_unfinished_work() {
-    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:")];
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X:"),
+    ];
     check(|source, findings| {
         for (index, line) in source.text.lines().enumerate() {
             for mark in marks {

@@ -12,13 +12,23 @@ pub(super) struct Source {
 }
 
 /// Folders that hold Rust code of ours.
-pub(super) const CRATES: [&str; 8] =
-    ["proto", "log-store", "broker", "client", "cli", "benches", "tests", "examples"];
+pub(super) const CRATES: [&str; 8] = [
+    "proto",
+    "log-store",
+    "broker",
+    "client",
+    "cli",
+    "benches",
+    "tests",
+    "examples",
+];
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("the package lies in the repository").to_path_buf()
+    here.parent()
+        .expect("the package lies in the repository")
+        .to_path_buf()
 }
 
 /// Every Rust file, by path.
@@ -36,7 +46,10 @@ pub(super) fn all() -> Vec<Source> {
 fn walk(root: &Path, folder: &Path, found: &mut Vec<Source>) {
     for entry in fs::read_dir(folder).expect("a folder of the repository can be read") {
         let path = entry.expect("an entry can be read").path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         if path.is_dir() {
             if name != "target" && name != "node_modules" && !name.starts_with('.') {
                 walk(root, &path, found);
@@ -44,7 +57,10 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<Source>) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).expect("a source file is text");
             let relative = path.strip_prefix(root).expect("it lies below the root");
-            found.push(Source { path: relative.display().to_string(), text });
+            found.push(Source {
+                path: relative.display().to_string(),
+                text,
+            });
         }
     }
 }
@@ -69,7 +85,9 @@ impl Source {
             }
             let (index, line) = lines.next()?;
             let opens_tests = line.trim() == "#[cfg(test)]"
-                && lines.peek().is_some_and(|(_, next)| next.trim_end().ends_with('{'));
+                && lines
+                    .peek()
+                    .is_some_and(|(_, next)| next.trim_end().ends_with('{'));
             if opens_tests {
                 ended = true;
                 return None;

@@ -15,7 +15,9 @@ fn manifest(name: &str) -> toml::Table {
 fn every_crate_takes_the_lints_of_the_workspace() {
     for name in CRATES {
         let manifest = manifest(name);
-        let lints = manifest.get("lints").and_then(|lints| lints.get("workspace"));
+        let lints = manifest
+            .get("lints")
+            .and_then(|lints| lints.get("workspace"));
         assert_eq!(lints.and_then(toml::Value::as_bool), Some(true), "{name}");
     }
 }
@@ -27,8 +29,18 @@ fn may_name(name: &str) -> &'static [&'static str] {
         "broker" => &["varvelog-proto", "varvelog-store"],
         // The client builds record batches, and the store alone knows their layout.
         "client" => &["varvelog-proto", "varvelog-store"],
-        "cli" => &["varvelog-proto", "varvelog-store", "varvelog-broker", "varvelog-client"],
-        _ => &["varvelog-proto", "varvelog-store", "varvelog-broker", "varvelog-client"],
+        "cli" => &[
+            "varvelog-proto",
+            "varvelog-store",
+            "varvelog-broker",
+            "varvelog-client",
+        ],
+        _ => &[
+            "varvelog-proto",
+            "varvelog-store",
+            "varvelog-broker",
+            "varvelog-client",
+        ],
     }
 }
 
@@ -40,8 +52,14 @@ fn crates_name_only_those_below_them() {
         else {
             continue;
         };
-        for dependency in dependencies.keys().filter(|key| key.starts_with("varvelog")) {
-            assert!(may_name(name).contains(&dependency.as_str()), "{name} names {dependency}");
+        for dependency in dependencies
+            .keys()
+            .filter(|key| key.starts_with("varvelog"))
+        {
+            assert!(
+                may_name(name).contains(&dependency.as_str()),
+                "{name} names {dependency}"
+            );
         }
     }
 }
@@ -73,7 +91,9 @@ fn every_source_file_is_declared_as_a_module() {
     let paths: BTreeSet<&str> = sources.iter().map(|source| source.path.as_str()).collect();
     for source in &sources {
         let path = source.path.as_str();
-        let Some((folder, file)) = path.rsplit_once('/') else { continue };
+        let Some((folder, file)) = path.rsplit_once('/') else {
+            continue;
+        };
         let stem = file.trim_end_matches(".rs");
         let is_root = ["main", "lib", "build"].contains(&stem)
             || folder.ends_with("/bin")
@@ -85,9 +105,14 @@ fn every_source_file_is_declared_as_a_module() {
             continue;
         }
         let (parents, name) = parents_of(folder, stem);
-        let declared = parents.iter().filter(|parent| paths.contains(parent.as_str())).any(|at| {
-            sources.iter().any(|source| &source.path == at && declares(&source.text, &name))
-        });
+        let declared = parents
+            .iter()
+            .filter(|parent| paths.contains(parent.as_str()))
+            .any(|at| {
+                sources
+                    .iter()
+                    .any(|source| &source.path == at && declares(&source.text, &name))
+            });
         assert!(declared, "{path} is declared by none of {parents:?}");
     }
 }
@@ -100,8 +125,10 @@ fn parents_of(folder: &str, stem: &str) -> (Vec<String>, String) {
     } else {
         (folder, stem.to_owned())
     };
-    let mut parents: Vec<String> =
-        ["mod.rs", "lib.rs", "main.rs"].iter().map(|file| format!("{folder}/{file}")).collect();
+    let mut parents: Vec<String> = ["mod.rs", "lib.rs", "main.rs"]
+        .iter()
+        .map(|file| format!("{folder}/{file}"))
+        .collect();
     parents.push(format!("{folder}.rs"));
     // A test file beside the file that it tests.
     if let Some(tested) = name.strip_suffix("_tests") {
