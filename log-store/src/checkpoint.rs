@@ -138,8 +138,8 @@ impl CheckpointStore {
         while let Some(sequence) = sequences.pop() {
             match store.load(sequence)? {
                 Ok(found) => {
-                    store.kept.extend(sequences.pop());
-                    store.kept.push(sequence);
+                    sequences.push(sequence);
+                    store.kept = sequences;
                     return Ok((store, Some(found)));
                 }
                 Err(damage) => store.damaged.push(DamagedCheckpoint { sequence, damage }),
@@ -386,3 +386,7 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "checkpoint_tests.rs"]
+mod tests;

@@ -110,3 +110,7 @@ pub fn clock_stepped(before: WallMs, now: WallMs, monotonic_elapsed_ms: u64) -> 
     let moved = i128::from(now.0) - i128::from(before.0);
     (moved - i128::from(monotonic_elapsed_ms)).unsigned_abs() > u128::from(CLOCK_STEP_MS_MAX)
 }
+
+#[cfg(test)]
+#[path = "retention_tests.rs"]
+mod tests;

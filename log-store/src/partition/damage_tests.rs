@@ -276,15 +276,12 @@ fn a_segment_that_is_gone_is_reported_and_the_others_are_served() {
         let lost: BTreeSet<_> = (gone.base.get()..gone.end.get()).map(offset).collect();
         assert_eq!(seen.damaged, lost);
         let mut parts = patient.scratch.reopen(&patient.manifest, SMALL);
-        let last = gone.end.minus(1);
         let report = parts.writer.repair().unwrap();
-        assert_eq!(
-            report.missing,
-            [OffsetRange {
-                first: gone.base,
-                last
-            }]
-        );
+        let missing = OffsetRange {
+            first: gone.base,
+            last: gone.end.minus(1),
+        };
+        assert_eq!(report.missing, [missing]);
         assert!(report.unknown.is_empty());
     }
 }

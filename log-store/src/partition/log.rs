@@ -368,7 +368,7 @@ impl Unsynced {
 }
 
 /// Whether the offsets of `batch` can be counted from `base` in 32 bits.
-fn is_near(base: Offset, batch: &CommittedBatch) -> bool {
+pub(super) fn is_near(base: Offset, batch: &CommittedBatch) -> bool {
     u32::try_from(batch.end().since(base)).is_ok()
 }
 

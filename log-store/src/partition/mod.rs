@@ -54,12 +54,18 @@ pub use take::ReadLimit;
 pub use walk::OffsetRange;
 
 #[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod fault_tests;
 #[cfg(test)]
 mod index_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
-mod samples;
+mod race_tests;
+#[cfg(test)]
+pub(crate) mod samples;
 #[cfg(test)]
 mod writer_tests;

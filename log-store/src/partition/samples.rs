@@ -11,6 +11,7 @@ use crate::partition::{
     CommittedBatch, PartitionConfig, PartitionManifest, PartitionParts, ReadLimit, StoredBatch,
     Volume, create, open,
 };
+use crate::sim_fs::SimDisk;
 use crate::{Epoch, FolderId, Offset, PartitionId, TopicId, WallMs};
 
 pub(crate) const FOLDER: FolderId = FolderId([3; 16]);
@@ -80,19 +81,32 @@ pub(crate) fn stamped(batches: Vec<StoredBatch>) -> Vec<StoredBatch> {
     batches.into_iter().map(stamped).collect()
 }
 
-/// A volume in a folder of its own, which goes when the test ends.
+/// A volume for one test.
 pub(crate) struct Scratch {
     pub(crate) volume: Volume,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl Scratch {
+    /// On a simulated disk, which is fast.
     pub(crate) fn new() -> Self {
+        Self::on(&SimDisk::new())
+    }
+
+    pub(crate) fn on(disk: &SimDisk) -> Self {
+        Self {
+            volume: Volume::new(disk.root(), FOLDER, 4),
+            _folder: None,
+        }
+    }
+
+    /// On the system's disk, in a folder that goes when the test ends.
+    pub(crate) fn on_system_disk() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = OsDir::open(folder.path()).unwrap();
         Self {
             volume: Volume::new(root, FOLDER, 4),
-            _folder: folder,
+            _folder: Some(folder),
         }
     }
 

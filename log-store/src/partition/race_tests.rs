@@ -1,0 +1,101 @@
+use std::thread;
+
+use super::samples::{ALL, SMALL, Scratch, batch, fill, offset};
+use super::*;
+use crate::{Offset, WallMs};
+
+#[test]
+fn readers_see_no_gap_while_the_tail_is_flushed() {
+    const BATCHES: u32 = 3000;
+    let scratch = Scratch::on_system_disk();
+    let config = PartitionConfig {
+        segment_bytes: 20_000,
+        index_interval_bytes: 500,
+    };
+    let PartitionParts {
+        mut writer,
+        mut tail,
+        reader,
+    } = scratch.create(config);
+    let end = offset(2 * u64::from(BATCHES));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let reader = reader.clone();
+            scope.spawn(move || {
+                let mut from = Offset::ZERO;
+                while from < end {
+                    let limit = ReadLimit {
+                        batches_max: 7,
+                        ..ALL
+                    };
+                    let batches = reader.read(from, limit).unwrap();
+                    for batch in &batches {
+                        assert_eq!(batch.base_offset, from);
+                        from = batch.end();
+                    }
+                    assert!(reader.end() >= from);
+                    if batches.is_empty() {
+                        thread::yield_now();
+                    } else {
+                        let time = reader.append_time_at(from.minus(1)).unwrap();
+                        assert_eq!(time, Some(batches[batches.len() - 1].append_time));
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            while tail.end() < end {
+                let time = i64::try_from(tail.end().get()).unwrap();
+                tail.push(batch(tail.end(), 2, 20, time));
+            }
+        });
+        scope.spawn(move || {
+            while writer.manifest().end < end {
+                if writer.flush().unwrap().batches == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+    });
+    let found = reader.first_at_or_after(WallMs(1001)).unwrap();
+    assert_eq!(found, Some((offset(1002), WallMs(1002))));
+}
+
+#[test]
+fn retention_under_readers_gives_them_records_or_tells_them_the_start() {
+    let scratch = Scratch::on_system_disk();
+    let mut parts = scratch.create(SMALL);
+    let stored = fill(&mut parts, 400, 10);
+    let PartitionParts {
+        mut writer, reader, ..
+    } = parts;
+    thread::scope(|scope| {
+        for shift in 0..2 {
+            let (reader, stored) = (reader.clone(), &stored);
+            scope.spawn(move || {
+                let mut at = shift;
+                while at < stored.len() {
+                    let limit = ReadLimit {
+                        batches_max: 3,
+                        ..ALL
+                    };
+                    match reader.read(stored[at].base_offset, limit) {
+                        Ok(read) => assert_eq!(read[..], stored[at..at + read.len()]),
+                        Err(ReadError::OutOfRange { start, .. }) => {
+                            assert!(start > stored[at].base_offset);
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                    at += 2;
+                }
+            });
+        }
+        scope.spawn(move || {
+            for start in (0..800).step_by(5) {
+                let retired = writer.set_start(offset(start));
+                writer.remove_retired(retired).unwrap();
+            }
+        });
+    });
+    assert_eq!(reader.start(), offset(795));
+}
