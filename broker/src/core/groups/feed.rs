@@ -301,12 +301,9 @@ impl Feed {
         leased.into_iter().chain(returned).min()
     }
 
-    /// Whether it can be forgotten without a trace: nothing is out, and all that came back would
-    /// be given out again as new.
+    /// Whether there is nothing to remember: nothing is out and nothing came back.
     pub(super) fn is_idle(&self) -> bool {
-        self.leases.len() == 0
-            && self.settling.is_empty()
-            && self.returned.values().all(|returned| returned.attempt == 1)
+        self.leases.len() == 0 && self.settling.is_empty() && self.returned.is_empty()
     }
 
     /// Whether someone else than the owner holds something.

@@ -25,6 +25,8 @@ mod membership;
 mod rebalance;
 mod sessions;
 mod settle;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod turn;
 

@@ -274,3 +274,33 @@ impl Sessions {
         turn.actions
     }
 }
+
+#[cfg(test)]
+impl Sessions {
+    /// The feed of a partition, for models to compare with.
+    pub(super) fn feed(
+        &self,
+        group: &GroupName,
+        partition: PartitionId,
+    ) -> Option<&super::feed::Feed> {
+        self.groups.by_name.get(group)?.feeds.get(&partition)
+    }
+
+    /// Whether nothing at all is left of any group.
+    pub(super) fn is_empty(&self) -> bool {
+        let Shared {
+            timers,
+            streams,
+            readers,
+            proposals,
+            joining,
+            ..
+        } = &self.shared;
+        self.groups.by_name.is_empty()
+            && timers.next().is_none()
+            && streams.is_empty()
+            && readers.is_empty()
+            && proposals.is_empty()
+            && joining.is_empty()
+    }
+}

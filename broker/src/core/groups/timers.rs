@@ -42,9 +42,4 @@ impl Timers {
         self.next().filter(|at| *at <= now)?;
         self.0.pop_first().map(|(_, timer)| timer)
     }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
 }

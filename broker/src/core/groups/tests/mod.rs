@@ -1,0 +1,7 @@
+//! The machine against real durable state, with clocks set by hand.
+
+mod delivery;
+mod leases;
+mod membership;
+mod rig;
+mod settlement;
