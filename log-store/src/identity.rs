@@ -166,36 +166,54 @@ pub fn write_clean_mark(dir: &Arc<dyn Dir>, sequence: Sequence) -> Result<(), Id
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&0_u32.to_le_bytes());
     bytes.extend_from_slice(&sequence.get().to_le_bytes());
-    replace_file(dir.as_ref(), CLEAN, &seal(bytes)).map_err(|source| IdentityError::Io {
-        action: "write",
-        file: CLEAN,
-        source,
-    })
+    replace_file(dir.as_ref(), CLEAN, &seal(bytes)).map_err(failed_mark("write"))
 }
 
-/// Takes the mark of a clean stop away, durably, and tells where the log ended. Nothing when
-/// there is none, or none that can be believed.
+/// Where the log ended at a clean stop. Nothing when there was none, or no mark that can be
+/// believed.
+pub fn read_clean_mark(dir: &Arc<dyn Dir>) -> Result<Option<Sequence>, IdentityError> {
+    find_clean_mark(dir)
+        .map_err(failed_mark("read"))
+        .map(Option::flatten)
+}
+
+/// Takes the mark of a clean stop away, durably, and tells what [`read_clean_mark`] does. To be
+/// called when the log was read to its end and found whole, and before it is written: until then
+/// the mark is needed to tell damage from a torn tail, by this start or by one after it.
 pub fn take_clean_mark(dir: &Arc<dyn Dir>) -> Result<Option<Sequence>, IdentityError> {
-    let take = || {
-        let file = match dir.open(CLEAN) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mark = match read_whole(file.as_ref(), FILE_BYTES_MAX) {
-            Ok(bytes) => decode_clean_mark(&bytes),
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => None,
-            Err(error) => return Err(error),
-        };
-        dir.remove(CLEAN)?;
-        dir.sync()?;
-        Ok(mark)
+    let Some(mark) = find_clean_mark(dir).map_err(failed_mark("read"))? else {
+        return Ok(None);
     };
-    take().map_err(|source| IdentityError::Io {
-        action: "take",
+    dir.remove(CLEAN)
+        .and_then(|()| dir.sync())
+        .map_err(failed_mark("take"))?;
+    Ok(mark)
+}
+
+fn failed_mark(action: &'static str) -> impl Fn(io::Error) -> IdentityError {
+    move |source| IdentityError::Io {
+        action,
         file: CLEAN,
         source,
-    })
+    }
+}
+
+/// Nothing when there is no mark, and nothing in it when it is not a good one.
+#[expect(
+    clippy::option_option,
+    reason = "a mark that is bad is there all the same"
+)]
+fn find_clean_mark(dir: &Arc<dyn Dir>) -> io::Result<Option<Option<Sequence>>> {
+    let file = match dir.open(CLEAN) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match read_whole(file.as_ref(), FILE_BYTES_MAX) {
+        Ok(bytes) => Ok(Some(decode_clean_mark(&bytes))),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(Some(None)),
+        Err(error) => Err(error),
+    }
 }
 
 fn decode_clean_mark(bytes: &[u8]) -> Option<Sequence> {

@@ -76,6 +76,7 @@ fn a_clean_mark_is_taken_once() {
     assert_eq!(take_clean_mark(&dir).unwrap(), None);
     write_clean_mark(&dir, Sequence::new(7)).unwrap();
     write_clean_mark(&dir, Sequence::new(8)).unwrap();
+    assert_eq!(read_clean_mark(&dir).unwrap(), Some(Sequence::new(8)));
     assert_eq!(take_clean_mark(&dir).unwrap(), Some(Sequence::new(8)));
     assert_eq!(take_clean_mark(&dir).unwrap(), None);
 }
@@ -85,6 +86,7 @@ fn a_damaged_clean_mark_is_taken_away_and_not_believed() {
     let (_temp, dir) = folder();
     for content in [&b"nonsense"[..], &[0; 28], &[7; 5000]] {
         dir.create(CLEAN).unwrap().write_at(content, 0).unwrap();
+        assert_eq!(read_clean_mark(&dir).unwrap(), None);
         assert_eq!(take_clean_mark(&dir).unwrap(), None);
         assert_eq!(dir.list().unwrap(), Vec::<String>::new());
     }
