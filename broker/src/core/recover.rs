@@ -126,7 +126,7 @@ pub fn open(
         .as_ref()
         .map_or(Sequence::ZERO, |checkpoint| checkpoint.sequence);
     let mut replay = Replay::begin(volume, checkpoint, checkpoints)?;
-    let mark = identity::take_clean_mark(root)?;
+    let mark = identity::read_clean_mark(root)?;
     let mut reader = WalReader::open(folders.wal, identity.folder, from.next())?;
     if let Some(mark) = mark {
         reader.expect_clean_end(mark);
@@ -149,6 +149,8 @@ pub fn open(
         tail,
     };
     let (applier, flusher) = replay.finish()?;
+    // Not before the log was found whole: a start that refuses damage must leave its evidence.
+    identity::take_clean_mark(root)?;
     Ok(Opened {
         engine: Engine::new(applier, wal, now),
         flusher,
