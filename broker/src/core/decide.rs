@@ -68,17 +68,7 @@ pub fn decide(
             name,
             partition,
             before,
-        } => {
-            let topic = own_topic(state, name)?.id;
-            let partition = PartitionId {
-                topic,
-                partition: *partition,
-            };
-            Change::MoveLogStart {
-                partition,
-                start: *before,
-            }
-        }
+        } => delete_records(state, name, *partition, *before)?,
         ChangeRequest::InitProducer { name } => Change::InitProducer { name: name.clone() },
         ChangeRequest::CreateGroup {
             name,
@@ -89,10 +79,7 @@ pub fn decide(
             let topics = group_topics(state, name, topics, start, dice)?;
             create_group(state, name, settings, topics, limits)?
         }
-        ChangeRequest::UpdateGroup { name, settings } => {
-            let (group, settings) = (name.clone(), settings.clone());
-            Change::UpdateGroup { group, settings }
-        }
+        ChangeRequest::UpdateGroup { name, settings } => update_group(name, settings),
         ChangeRequest::DeleteGroup {
             name,
             purge_dead_letters,
@@ -267,6 +254,22 @@ fn add_partitions(
         topic: topic.id,
         total,
     })
+}
+
+fn delete_records(
+    state: &State,
+    name: &TopicName,
+    partition: u32,
+    start: Offset,
+) -> Result<Change, Refusal> {
+    let topic = own_topic(state, name)?.id;
+    let partition = PartitionId { topic, partition };
+    Ok(Change::MoveLogStart { partition, start })
+}
+
+fn update_group(group: &GroupName, settings: &GroupSettings) -> Change {
+    let (group, settings) = (group.clone(), settings.clone());
+    Change::UpdateGroup { group, settings }
 }
 
 fn commit(
