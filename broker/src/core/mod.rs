@@ -35,6 +35,8 @@ pub mod run;
 pub mod settings;
 pub mod snapshot;
 pub mod state;
+#[cfg(test)]
+mod state_tests;
 mod sync;
 mod timers;
 mod topic_changes;

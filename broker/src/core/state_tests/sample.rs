@@ -1,0 +1,299 @@
+//! A state to try changes on.
+
+use bytes::Bytes;
+use varvelog_store::batch::ProducerStamp;
+use varvelog_store::{Offset, PartitionId, Sequence, TopicId, WallMs};
+
+use crate::core::applied::{Applied, Outcome};
+use crate::core::command::{
+    Append, AppendPart, Change, Command, CommitOffsets, CreateGroup, CreateTopic, GroupTopic,
+    OffsetCommit, RequestId, Settle, Stamp,
+};
+use crate::core::durable_groups::Progress;
+use crate::core::forecast::RoundForecast;
+use crate::core::refusal::Refusal;
+use crate::core::request::Appended;
+use crate::core::settings::{GroupSettings, TopicSettings};
+use crate::core::state::State;
+use crate::names::{GroupName, TopicName};
+
+pub(super) fn topic_id(number: u8) -> TopicId {
+    TopicId([number; 16])
+}
+
+pub(super) fn at(topic: u8, partition: u32) -> PartitionId {
+    PartitionId {
+        topic: topic_id(topic),
+        partition,
+    }
+}
+
+pub(super) fn offset(offset: u64) -> Offset {
+    Offset::new(offset).unwrap()
+}
+
+pub(super) fn topic_name(name: &str) -> TopicName {
+    TopicName::parse(name).unwrap()
+}
+
+pub(super) fn group_name(name: &str) -> GroupName {
+    GroupName::parse(name).unwrap()
+}
+
+pub(super) fn part(partition: PartitionId, record_count: u32) -> AppendPart {
+    let body = Bytes::from_static(b"a record batch");
+    AppendPart {
+        partition,
+        record_count,
+        producer: None,
+        predicted: None,
+        body,
+    }
+}
+
+pub(super) fn produced(
+    partition: PartitionId,
+    (id, epoch, base_sequence): (i64, i16, i32),
+    record_count: u32,
+) -> AppendPart {
+    let producer = Some(ProducerStamp {
+        id,
+        epoch,
+        base_sequence,
+    });
+    AppendPart {
+        producer,
+        ..part(partition, record_count)
+    }
+}
+
+pub(super) fn append(parts: Vec<AppendPart>) -> Change {
+    Change::Append(Append {
+        request: None,
+        parts,
+    })
+}
+
+pub(super) fn request(topic: u8, id: &str, content_hash: u64, parts: Vec<AppendPart>) -> Change {
+    let request = RequestId {
+        topic: topic_id(topic),
+        id: id.to_owned(),
+        content_hash,
+    };
+    Change::Append(Append {
+        request: Some(request),
+        parts,
+    })
+}
+
+pub(super) fn create_topic(topic: u8, name: &str, partitions: u32) -> Change {
+    Change::CreateTopic(CreateTopic {
+        topic: topic_id(topic),
+        name: topic_name(name),
+        partitions,
+        settings: TopicSettings::default(),
+    })
+}
+
+/// Derived topics of topic `n` of a group get the ids `n + 100` and `n + 150`.
+pub(super) fn group_topic(topic: u8, start: &[u64]) -> GroupTopic {
+    GroupTopic {
+        topic: topic_id(topic),
+        start: start.iter().map(|start| offset(*start)).collect(),
+        retry: topic_id(topic + 100),
+        dead_letter: topic_id(topic + 150),
+    }
+}
+
+pub(super) fn create_group(name: &str, topics: Vec<GroupTopic>) -> Change {
+    let settings = GroupSettings::default();
+    Change::CreateGroup(CreateGroup {
+        group: group_name(name),
+        settings,
+        topics,
+    })
+}
+
+pub(super) fn delete_topic(topic: u8, force: bool) -> Change {
+    Change::DeleteTopic {
+        topic: topic_id(topic),
+        force,
+    }
+}
+
+pub(super) fn delete_group(name: &str, purge_dead_letters: bool) -> Change {
+    Change::DeleteGroup {
+        group: group_name(name),
+        purge_dead_letters,
+    }
+}
+
+pub(super) fn move_log_start(partition: PartitionId, start: u64) -> Change {
+    Change::MoveLogStart {
+        partition,
+        start: offset(start),
+    }
+}
+
+pub(super) fn commit(name: &str, to: &[(PartitionId, u64)], may_move_back: bool) -> Change {
+    let one = |(partition, to): &(PartitionId, u64)| OffsetCommit {
+        partition: *partition,
+        offset: offset(*to),
+        metadata: format!("at {to}"),
+    };
+    let offsets = to.iter().map(one).collect();
+    Change::CommitOffsets(CommitOffsets {
+        group: group_name(name),
+        offsets,
+        may_move_back,
+    })
+}
+
+pub(super) fn reset(name: &str, to: &[(PartitionId, u64)]) -> Change {
+    let positions = to
+        .iter()
+        .map(|(partition, to)| (*partition, offset(*to)))
+        .collect();
+    Change::ResetOffsets {
+        group: group_name(name),
+        positions,
+    }
+}
+
+/// A state that grows by changes, all of them checked against each other.
+#[derive(Debug, Default)]
+pub(super) struct Bench {
+    pub(super) state: State,
+    pub(super) stamp: Stamp,
+    sequence: u64,
+}
+
+impl Bench {
+    /// Topics 1 (`orders`, two partitions) and 2 (`bills`, one).
+    pub(super) fn with_topics() -> Self {
+        let mut bench = Self::default();
+        bench.must(create_topic(1, "orders", 2));
+        bench.must(create_topic(2, "bills", 1));
+        bench
+    }
+
+    /// As [`Self::with_topics`], ten records in each partition, and group `email` on `orders`.
+    pub(super) fn with_group() -> Self {
+        let mut bench = Self::with_topics();
+        bench.must(append(vec![
+            part(at(1, 0), 10),
+            part(at(1, 1), 10),
+            part(at(2, 0), 10),
+        ]));
+        bench.must(create_group("email", vec![group_topic(1, &[])]));
+        bench
+    }
+
+    pub(super) fn pass(&mut self, ms: u64) {
+        self.stamp.running_ms += ms;
+        self.stamp.wall.0 += i64::try_from(ms).unwrap();
+    }
+
+    /// Predicts, applies, and compares what check, predict and apply say.
+    pub(super) fn run(&mut self, mut change: Change) -> Applied {
+        let checked = self.state.check(&change, self.stamp);
+        if let Change::Append(append) = &mut change {
+            let mut round = RoundForecast::default();
+            let predicted = self.state.predict(&mut round, append, self.stamp);
+            assert_eq!(predicted, checked, "predict and check agree on {append:?}");
+        }
+        self.sequence += 1;
+        let before = self.state.encode();
+        let record = self.state.broker;
+        let command = Command {
+            stamp: self.stamp,
+            change,
+        };
+        let applied = self.state.apply(Sequence::new(self.sequence), &command);
+        self.state.check_invariants();
+        assert_eq!(
+            applied.outcome.as_ref().err(),
+            checked.as_ref().err(),
+            "{command:?}"
+        );
+        if applied.outcome.is_err() {
+            assert_eq!(applied.effects, Vec::new());
+            let after = std::mem::replace(&mut self.state.broker, record);
+            assert_eq!(
+                self.state.encode(),
+                before,
+                "a refusal changed the state: {command:?}"
+            );
+            self.state.broker = after;
+        }
+        applied
+    }
+
+    pub(super) fn must(&mut self, change: Change) -> Outcome {
+        self.run(change).outcome.unwrap()
+    }
+
+    pub(super) fn refused(&mut self, change: Change) -> Refusal {
+        self.run(change).outcome.unwrap_err()
+    }
+
+    pub(super) fn appended(&mut self, change: Change) -> Appended {
+        match self.must(change) {
+            Outcome::Appended(appended) => appended,
+            other => panic!("an append had the outcome {other:?}"),
+        }
+    }
+
+    /// Base offset and whether it is a duplicate, of a single part.
+    pub(super) fn produce(&mut self, part: AppendPart) -> Result<(u64, bool), Refusal> {
+        match self.run(append(vec![part])).outcome? {
+            Outcome::Appended(appended) => {
+                let part = appended.parts[0];
+                Ok((part.base_offset.get(), part.duplicate))
+            }
+            other => panic!("an append had the outcome {other:?}"),
+        }
+    }
+
+    pub(super) fn init(&mut self, name: &str) -> (i64, i16) {
+        match self.must(Change::InitProducer {
+            name: name.to_owned(),
+        }) {
+            Outcome::Producer { id, epoch } => (id, epoch),
+            other => panic!("an id had the outcome {other:?}"),
+        }
+    }
+
+    pub(super) fn settle(&self, name: &str, at: PartitionId, ranges: &[(u64, u64)]) -> Change {
+        let group = self.state.groups.get(&group_name(name)).unwrap();
+        let ranges = ranges
+            .iter()
+            .map(|(first, last)| (offset(*first), offset(*last)));
+        Change::Settle(Settle {
+            group: group.name.clone(),
+            group_id: group.id,
+            reset_count: group.progress(at).map_or(0, Progress::reset_count),
+            partition: at,
+            ranges: ranges.collect(),
+        })
+    }
+
+    pub(super) fn progress(&self, name: &str, at: PartitionId) -> &Progress {
+        let group = self.state.groups.get(&group_name(name)).unwrap();
+        group.progress(at).unwrap()
+    }
+
+    /// Low watermark and done-ahead records.
+    pub(super) fn done(&self, name: &str, at: PartitionId) -> (u64, Vec<u64>) {
+        let progress = self.progress(name, at);
+        let runs = progress.done().runs();
+        let ahead = runs
+            .flat_map(|run| run.first.get()..run.end.get())
+            .collect();
+        (progress.low().get(), ahead)
+    }
+
+    pub(super) fn wall(&self) -> WallMs {
+        self.stamp.wall
+    }
+}
