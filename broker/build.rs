@@ -40,6 +40,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     builder
         .extern_path(".varvelog.v1", "::varvelog_proto::v1")
         .compile_fds(set)?;
+    compile_health()
+}
+
+/// Health checks speak our codec too, so that bytes that do not decode are answered as everywhere.
+fn compile_health() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed=proto");
+    let set = protox::compile(["proto/grpc/health/v1/health.proto"], ["proto"])?;
+    tonic_prost_build::configure()
+        .build_client(false)
+        .generate_default_stubs(true)
+        .codec_path("crate::service::wire::Codec")
+        .extern_path(".grpc.health.v1", "::tonic_health::pb")
+        .compile_fds(set)?;
     Ok(())
 }
 

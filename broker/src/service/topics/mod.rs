@@ -1,0 +1,7 @@
+//! `TopicService`.
+
+mod service;
+mod settings;
+mod shown;
+
+pub(super) use service::Topics;
