@@ -17,7 +17,10 @@ pub(crate) struct ShowArgs {
     #[arg(default_value = "", hide_default_value = true)]
     prefix: String,
     /// Ask the running broker instead of reading file, environment and options
-    #[arg(long, conflicts_with_all = ["file", "data_dir", "listen", "http_listen", "insecure", "set"])]
+    #[arg(
+        long,
+        conflicts_with_all = ["file", "data_dir", "listen", "http_listen", "insecure", "set"]
+    )]
     running: bool,
     #[command(flatten)]
     sources: SourceArgs,

@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_json_of_a_record_keeps_text_readable() {
-        insta::assert_snapshot!(print(Format::Json, &flight()), @r#"{"topic":"flights","partition":3,"offset":"12","key":"SAN","value":"{\"delay\":32}","headers":{"source":"tower"},"timestampMs":"979397760123","appendTimeMs":"979397760200","attempt":0,"messageId":"m1"}"#);
+        insta::assert_snapshot!(print(Format::Json, &flight()));
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
             headers: [("h".into(), vec![0xfe].into())].into(),
             ..flight()
         };
-        insta::assert_snapshot!(print(Format::Json, &record), @r#"{"topic":"flights","partition":3,"offset":"12","keyBase64":"/w==","value":null,"headers":{},"headersBase64":{"h":"/g=="},"timestampMs":"979397760123","appendTimeMs":"979397760200","attempt":0,"messageId":"m1"}"#);
+        insta::assert_snapshot!(print(Format::Json, &record));
     }
 
     #[test]

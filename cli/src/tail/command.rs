@@ -36,7 +36,12 @@ pub(crate) struct TailArgs {
     )]
     from: Option<parse::From>,
     /// Begin with the last N of all partitions together [default: 10]
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=LAST_MAX))]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(0..=LAST_MAX)
+    )]
     last: Option<u32>,
     /// End after so many records
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
