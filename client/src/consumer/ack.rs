@@ -11,7 +11,6 @@ use crate::admin::duration;
 use crate::clock;
 use crate::connection::{Connection, answer};
 use crate::error::CallError;
-use crate::record::ReadRecord;
 use crate::retry::{self, BackoffConfig};
 
 /// What becomes of the records of a delivery: all are done but those named here.
@@ -126,12 +125,6 @@ impl Settlement {
             error_code,
             error_message,
             ..Default::default()
-        })
-    }
-
-    pub(super) fn release_all(records: &[ReadRecord]) -> Self {
-        records.iter().fold(Self::done(), |settlement, record| {
-            settlement.release(record.offset)
         })
     }
 

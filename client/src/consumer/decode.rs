@@ -13,7 +13,7 @@ const RESERVED_PREFIX: &[u8] = b"varvelog-";
 /// Which of a batch's records are wanted, and how they are shown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'a> {
-    /// Offsets that are wanted; empty: all.
+    /// Offsets that are wanted, rising; empty: all.
     pub(super) leased: &'a [v1::OffsetRange],
     /// Only offsets from here on.
     pub(super) from: i64,
@@ -25,9 +25,15 @@ pub(super) struct View<'a> {
 
 impl View<'_> {
     fn shows(&self, offset: i64) -> bool {
-        let leased = |range: &v1::OffsetRange| (range.first..=range.last).contains(&offset);
-        (self.from..self.until).contains(&offset)
-            && (self.leased.is_empty() || self.leased.iter().any(leased))
+        if !(self.from..self.until).contains(&offset) {
+            return false;
+        }
+        let range = self.leased.partition_point(|range| range.last < offset);
+        self.leased.is_empty()
+            || self
+                .leased
+                .get(range)
+                .is_some_and(|range| range.first <= offset)
     }
 }
 

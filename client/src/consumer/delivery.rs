@@ -64,6 +64,8 @@ pub struct Delivery {
     topic: String,
     partition: u32,
     records: Vec<ReadRecord>,
+    /// Offsets of the records that were taken out.
+    taken: Vec<i64>,
     ack_token: Bytes,
     ack_deadline_ms: i64,
     lag_records: u64,
@@ -74,11 +76,12 @@ pub struct Delivery {
 
 impl Delivery {
     pub(super) fn new(
-        response: v1::ConsumeResponse,
+        mut response: v1::ConsumeResponse,
         in_hand: InHand,
         door: Arc<Door>,
     ) -> Result<Self, (i64, BatchError)> {
         let mut records = Vec::new();
+        response.leased.sort_unstable_by_key(|range| range.first);
         let view = View {
             leased: &response.leased,
             from: 0,
@@ -93,6 +96,7 @@ impl Delivery {
             topic: response.topic,
             partition: u32::try_from(response.partition).unwrap_or(0),
             records,
+            taken: Vec::new(),
             ack_token: response.ack_token,
             ack_deadline_ms: response.ack_deadline_ms,
             lag_records: u64::try_from(response.lag_records).unwrap_or(0),
@@ -119,6 +123,8 @@ impl Delivery {
 
     /// Take the records out; the delivery stays to be settled.
     pub fn take_records(&mut self) -> Vec<ReadRecord> {
+        self.taken
+            .extend(self.records.iter().map(|record| record.offset));
         std::mem::take(&mut self.records)
     }
 
@@ -155,7 +161,10 @@ impl Delivery {
 
     /// No record was looked at: all are given out again, uncounted.
     pub async fn release(&self) -> Result<Settled, CallError> {
-        self.settle(Settlement::release_all(&self.records)).await
+        let left = self.records.iter().map(|record| record.offset);
+        let all = self.taken.iter().copied().chain(left);
+        self.settle(all.fold(Settlement::done(), Settlement::release))
+            .await
     }
 
     /// Settle record by record. The answer is waited for, through broken connections, for as long

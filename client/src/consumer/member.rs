@@ -22,11 +22,12 @@ use crate::retry::{self, BackoffConfig};
 /// What the task hands to the consumer.
 #[derive(Debug)]
 pub(super) enum Arrival {
-    /// Records. `incarnation`: of the membership that holds them.
+    /// Records. `incarnation`: of the membership that holds them; `events`: seen before them.
     Delivery {
         response: Box<v1::ConsumeResponse>,
         in_hand: InHand,
         incarnation: u32,
+        events: u64,
     },
     /// The end, and why.
     Failed(ConsumeError),
@@ -169,13 +170,8 @@ impl Member {
             self.incarnation.fetch_add(1, Ordering::AcqRel);
         }
         self.start.member_id.clone_from(&event.member_id);
-        let partition =
-            |given: v1::TopicPartition| (given.topic, u32::try_from(given.partition).unwrap_or(0));
-        self.membership.send_replace(Membership {
-            member_id: event.member_id,
-            generation: event.generation,
-            assigned: event.assigned.into_iter().map(partition).collect(),
-        });
+        self.membership
+            .send_modify(|membership| membership.apply(event));
         if let Some(opened) = self.opened.take() {
             drop(opened.send(Ok(())));
         }
@@ -187,6 +183,7 @@ impl Member {
             response: Box::new(response),
             in_hand: self.credit.take(),
             incarnation: self.incarnation.load(Ordering::Acquire),
+            events: self.membership.borrow().events,
         };
         match self.arrivals.try_send(arrival) {
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => true,

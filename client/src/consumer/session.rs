@@ -127,8 +127,10 @@ impl Session<'_> {
                 .as_ref()
                 .is_some_and(|outgoing| outgoing.capacity() > 1);
             let orders = self.outgoing.is_none() || room && self.orders.len() < OUTGOING_MAX;
+            // A server stream knows no credit: what is not read holds the broker back.
+            let read = self.outgoing.is_some() || credit.in_hand() < credit.limit;
             tokio::select! {
-                message = incoming.next() => match message {
+                message = incoming.next(), if read => match message {
                     Ok(Some(message)) => {
                         if let Err(error) = self.on_message(message) {
                             return ended(error, self.joined);

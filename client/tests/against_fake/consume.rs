@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tonic::Code;
 use varvelog_client::error::reason;
-use varvelog_client::proto::ConflictReason;
+use varvelog_client::proto::{ConflictReason, GroupEvent, TopicPartition};
 use varvelog_client::{ConsumeError, Delivery, GroupConsumer, GroupConsumerConfig, Settlement};
 
 use crate::fake::{Chunk, Fake};
@@ -358,4 +358,58 @@ async fn at_most_once_needs_no_acks() {
         assert!(delivery.ack().await.expect("nothing to do").is_complete());
     }
     assert_eq!((done(&fake), fake.state().groups.acks), (6, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_stream_is_read_only_as_fast_as_it_is_worked_through() {
+    let fake = with_batches(12);
+    fake.state().no_sessions = true;
+    let mut consumer = open(&fake, config().auto_ack(true).credit(2)).await;
+    for batch in 0..12 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert_eq!(offsets(&next(&mut consumer).await)[0], batch * 2);
+    }
+    assert_eq!(fake.state().groups.joins.len(), 1, "one stream did it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_that_were_taken_out_are_released_all_the_same() {
+    let fake = with_batches(1);
+    let mut consumer = open(&fake, config()).await;
+    let mut delivery = next(&mut consumer).await;
+    assert_eq!(delivery.take_records().len(), 2);
+    let settled = delivery.release().await.expect("settled");
+    assert_eq!((settled.released, settled.done), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_buffered_of_a_partition_that_is_taken_away_is_released() {
+    let fake = with_batches(3);
+    let mut consumer = open(&fake, config().credit(3)).await;
+    fake.until(|state| state.groups.held() == 3).await;
+    fake.state().groups.announce = Some(GroupEvent {
+        member_id: "member-1".to_owned(),
+        generation: 8,
+        assigned: Vec::new(),
+        revoked: vec![TopicPartition {
+            topic: "t".to_owned(),
+            partition: 0,
+        }],
+    });
+    fake.note_change();
+    let mut membership = consumer.watch_membership();
+    membership
+        .wait_for(|membership| membership.generation == 8)
+        .await
+        .expect("told");
+    // All three go back, and come again to whoever is there: record by record, uncounted.
+    for offset in 0..6 {
+        let delivery = next(&mut consumer).await;
+        assert_eq!(
+            (offsets(&delivery), delivery.records()[0].attempt),
+            (vec![offset], 1)
+        );
+        delivery.ack().await.expect("settled");
+    }
+    assert_eq!(done(&fake), 6);
 }

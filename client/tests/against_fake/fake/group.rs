@@ -42,6 +42,8 @@ pub(crate) struct Groups {
     next_token: u64,
     /// Cut the connections instead of answering the next ack.
     pub(crate) cut_after_ack: bool,
+    /// Tell the member this.
+    pub(crate) announce: Option<v1::GroupEvent>,
     /// End streams with this.
     pub(crate) end_with: Option<tonic::Code>,
 }

@@ -106,6 +106,14 @@ impl Member {
                 drop(self.responses.send(Err(fenced)).await);
                 return;
             }
+            let event = self.fake.state().groups.announce.take();
+            if event.is_some() {
+                let response = v1::ConsumeResponse {
+                    event,
+                    ..Default::default()
+                };
+                self.send(Out::Response(response), 0).await;
+            }
             if !self.hand_out().await {
                 return;
             }
@@ -141,7 +149,12 @@ impl v1::group_service_server::GroupService for Fake {
             fake: self.clone(),
             id: String::new(),
             auto_ack: start.auto_ack,
-            credit: start.max_unacked_responses,
+            // What is settled as it is sent is never unacknowledged.
+            credit: if start.auto_ack {
+                i32::MAX
+            } else {
+                start.max_unacked_responses
+            },
             responses: inner,
         };
         let (responses, stream) = mpsc::channel(64);
