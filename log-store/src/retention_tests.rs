@@ -14,6 +14,7 @@ fn segments(count: u64) -> Vec<SegmentInfo> {
             bytes: 100,
             append_time_max: WallMs(1000 - 10 * i64::try_from(count - 1 - at).unwrap()),
             append_time_min: WallMs(0),
+            sealed: at + 1 < count,
         })
         .collect()
 }

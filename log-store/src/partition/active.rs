@@ -18,6 +18,7 @@ use crate::partition::index::Spacing;
 use crate::partition::index_file::{GrowingIndex, create_anew, write_sealed};
 use crate::partition::manifest::SegmentManifest;
 use crate::partition::segment::OpenSegment;
+use crate::partition::shared::Shared;
 use crate::partition::source::complete;
 use crate::partition::stored::CommittedBatch;
 use crate::partition::walk::Placed;
@@ -152,8 +153,9 @@ impl Active {
 
     /// Writes the files of its index in their final form. Where the disk refuses, the first reader
     /// builds them anew.
-    pub(crate) fn seal_index(&self, folder: &dyn Dir) {
-        drop(write_sealed(folder, &self.identity, self.index.index()));
+    pub(crate) fn seal_index(&self, shared: &Shared) {
+        let folder = shared.open_folder();
+        drop(folder.and_then(|f| write_sealed(f.as_ref(), &self.identity, self.index.index())));
     }
 }
 

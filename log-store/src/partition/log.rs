@@ -28,8 +28,7 @@ pub struct PartitionWriter {
     pub(super) chain: Chain,
     epochs: Vec<(Epoch, Offset)>,
     active: Option<Active>,
-    pub(super) folder: Option<Arc<dyn Dir>>,
-    unsynced: Unsynced,
+    pub(super) unsynced: Unsynced,
     /// What the first write found and did; nothing is written before.
     pub(super) repaired: Option<RepairReport>,
     is_fenced: bool,
@@ -37,9 +36,9 @@ pub struct PartitionWriter {
 
 /// What the next sync has to settle.
 #[derive(Debug, Default)]
-struct Unsynced {
+pub(super) struct Unsynced {
     segments: Vec<(Offset, Arc<dyn File>)>,
-    folder: bool,
+    pub(super) folder: bool,
     root: bool,
 }
 
@@ -79,7 +78,6 @@ impl PartitionWriter {
             chain,
             epochs,
             active: None,
-            folder: None,
             unsynced: Unsynced::default(),
             repaired: None,
             is_fenced: false,
@@ -113,15 +111,16 @@ impl PartitionWriter {
     }
 
     /// Makes what is flushed survive a power loss. An error is final: what is on disk is unknown,
-    /// and the writer refuses everything that would add to it.
+    /// and the writer refuses everything that would add to it. Where nothing was flushed since the
+    /// last sync the partition is quiet, and its files are closed.
     pub fn sync(&mut self) -> Result<(), WriteError> {
         self.check_fence()?;
-        let result = self
-            .unsynced
-            .sync(self.folder.as_deref(), self.shared.volume.root.as_ref());
-        if result.is_err() {
-            self.is_fenced = true;
+        if !self.is_dirty() {
+            self.close_files();
+            return Ok(());
         }
+        let result = self.unsynced.sync(&self.shared);
+        self.is_fenced = result.is_err();
         result.map_err(|source| self.io(source))
     }
 
@@ -190,8 +189,8 @@ impl PartitionWriter {
     /// Seals the segment that is written to, so that the next flush begins another; false if there
     /// is none.
     pub fn roll(&mut self) -> bool {
-        if let (Some(active), Some(folder)) = (self.active.take(), &self.folder) {
-            active.seal_index(folder.as_ref());
+        if let Some(active) = self.active.take() {
+            active.seal_index(&self.shared);
         }
         let rolled = self.chain.seal();
         self.shared.publish_chain(self.chain.clone());
@@ -204,9 +203,6 @@ impl PartitionWriter {
         self.active = None;
         self.chain.close_active();
         self.shared.publish_chain(self.chain.clone());
-        if !self.is_dirty() {
-            self.folder = None;
-        }
     }
 
     /// Whether `next` still belongs into the segment that is written to.
@@ -264,19 +260,16 @@ impl PartitionWriter {
     }
 
     fn make_folder(&mut self) -> io::Result<Arc<dyn Dir>> {
-        if let Some(folder) = &self.folder {
-            return Ok(Arc::clone(folder));
-        }
-        let name = layout::partition_folder(self.shared.id);
-        let root = &self.shared.volume.root;
-        let folder = match root.open_dir(&name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => root.create_dir(&name)?,
-            opened => opened?,
-        };
-        // One that is there may be left from before a crash, and not settled.
+        // One that is there already may be left from before a crash, and not settled.
         self.unsynced.root |= self.chain.segments().next().is_none();
-        self.folder = Some(Arc::clone(&folder));
-        Ok(folder)
+        match self.shared.open_folder() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.unsynced.root = true;
+                let name = layout::partition_folder(self.shared.id);
+                self.shared.volume.root.create_dir(&name)
+            }
+            opened => opened,
+        }
     }
 
     /// Writes batches into the open segment, publishes them there, and only then takes them out of
@@ -348,21 +341,19 @@ impl PartitionWriter {
 
 impl Unsynced {
     /// Segments before the names that lead to them.
-    fn sync(&mut self, folder: Option<&dyn Dir>, root: &dyn Dir) -> io::Result<()> {
+    fn sync(&mut self, shared: &Shared) -> io::Result<()> {
         while let Some((_, file)) = self.segments.last() {
             file.sync_data()?;
             self.segments.pop();
         }
-        if self.folder
-            && let Some(folder) = folder
-        {
-            folder.sync()?;
+        if self.folder {
+            shared.open_folder()?.sync()?;
+            self.folder = false;
         }
-        self.folder = false;
         if self.root {
-            root.sync()?;
+            shared.volume.root.sync()?;
+            self.root = false;
         }
-        self.root = false;
         Ok(())
     }
 }

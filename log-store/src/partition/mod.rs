@@ -60,6 +60,8 @@ mod damage_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod fixture_tests;
+#[cfg(test)]
 mod index_tests;
 #[cfg(test)]
 mod model_tests;

@@ -8,6 +8,7 @@ use crate::layout::{self, PartitionFile};
 use crate::partition::chain::Chain;
 use crate::partition::error::WriteError;
 use crate::partition::log::{PartitionWriter, RetiredSegment};
+use crate::partition::remove::remove_files;
 use crate::partition::walk::OffsetRange;
 use crate::recovery::plan_partition;
 
@@ -64,11 +65,11 @@ impl PartitionWriter {
         if retired.is_empty() {
             return Ok(());
         }
-        let removed = self.remove_files(retired);
+        let removed = self.remove_segments(retired);
         removed.map_err(|source| self.io(source))
     }
 
-    fn remove_files(&mut self, retired: Vec<RetiredSegment>) -> io::Result<()> {
+    fn remove_segments(&mut self, retired: Vec<RetiredSegment>) -> io::Result<()> {
         let _no_index_is_written = self.shared.index_files();
         let folder = match self.shared.open_folder() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -82,7 +83,7 @@ impl PartitionWriter {
         }
         folder.sync()?;
         if self.chain.segments().next().is_none() && folder.list()?.is_empty() {
-            self.folder = None;
+            self.unsynced.folder = false;
             self.shared
                 .volume
                 .root
@@ -104,32 +105,8 @@ impl PartitionWriter {
         }
         self.chain = Chain::empty(end);
         self.shared.publish_chain(self.chain.clone());
-        self.remove_folder().map_err(|source| self.io(source))
-    }
-
-    fn remove_folder(&self) -> io::Result<()> {
         let _no_index_is_written = self.shared.index_files();
-        let folder = match self.shared.open_folder() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            opened => opened?,
-        };
-        let is_ours = |name: &String| {
-            let name = layout::parse_temporary(name).unwrap_or(name);
-            PartitionFile::parse(name).is_some()
-        };
-        let (ours, foreign): (Vec<_>, Vec<_>) = folder.list()?.into_iter().partition(is_ours);
-        for name in ours {
-            remove_if_there(folder.as_ref(), &name)?;
-        }
-        folder.sync()?;
-        if foreign.is_empty() {
-            self.shared
-                .volume
-                .root
-                .remove_dir(&layout::partition_folder(self.shared.id))?;
-            self.shared.volume.root.sync()?;
-        }
-        Ok(())
+        remove_files(&self.shared.volume, self.shared.id)
     }
 }
 

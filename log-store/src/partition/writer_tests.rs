@@ -230,6 +230,21 @@ fn a_segment_ends_before_its_relative_offsets_overflow() {
 }
 
 #[test]
+fn a_quiet_partition_closes_its_files_at_the_second_sync_and_goes_on_when_written_to() {
+    let mut parts = Scratch::new().create(SMALL);
+    let mut stored = fill(&mut parts, 2, 10);
+    let is_open = |parts: &PartitionParts| format!("{:?}", parts.writer).contains("GrowingIndex");
+    parts.writer.sync().unwrap();
+    assert!(is_open(&parts));
+    parts.writer.sync().unwrap();
+    assert!(!is_open(&parts));
+    assert_eq!(parts.reader.read(Offset::ZERO, ALL).unwrap(), stored);
+    stored.extend(fill(&mut parts, 1, 10));
+    assert_eq!(parts.reader.segments().len(), 1);
+    assert_eq!(parts.reader.read(Offset::ZERO, ALL).unwrap(), stored);
+}
+
+#[test]
 fn epochs_are_kept_with_their_first_offsets_until_the_start_passes_them() {
     let mut parts = Scratch::new().create(SMALL);
     for epoch in [0, 0, 3, 3, 4] {
