@@ -8,7 +8,7 @@ use varvelog_store::WallMs;
 
 use super::sample::*;
 use crate::core::codec::{COMMAND_VERSION, CommandError};
-use crate::core::command::{Append, Change, Command, CreateGroup, CreateTopic, Settle, Stamp};
+use crate::core::command::{Change, Command, CreateGroup, CreateTopic, Settle, Stamp};
 use crate::core::settings::{GroupSettings, TopicSettings};
 
 /// One command of each kind under a name, with every optional field there once.
@@ -17,31 +17,67 @@ pub(super) fn every_kind() -> Vec<(&'static str, Command)> {
         wall: WallMs(1_700_000_000_123),
         running_ms: 4_567,
     };
+    let kinds = append_kinds()
+        .into_iter()
+        .chain(topic_kinds())
+        .chain(group_kinds());
+    kinds
+        .map(|(name, change)| (name, Command { stamp, change }))
+        .collect()
+}
+
+fn append_kinds() -> [(&'static str, Change); 2] {
+    let mut first = produced(at(1, 0), (7, 2, i32::MAX), 3);
+    first.predicted = Some(offset(41));
+    let parts = vec![first, part(at(2, 1), 1)];
+    let with_all = request(1, "req-1", 0x0123_4567_89ab_cdef, parts);
+    [("append", with_all), ("append empty", append(vec![]))]
+}
+
+fn topic_kinds() -> [(&'static str, Change); 8] {
+    let topic = topic_id(1);
     let settings = TopicSettings {
         retention_bytes: 1 << 40,
         labels: BTreeMap::from([("team".into(), "mail".into())]),
         ..TopicSettings::default()
     };
-    let group = group_name("email");
-    let mut first = produced(at(1, 0), (7, 2, i32::MAX), 3);
-    first.predicted = Some(offset(41));
-    let parts = vec![first, part(at(2, 1), 1)];
-    let Change::Append(with_request) = request(1, "req-1", 0x0123_4567_89ab_cdef, parts) else {
-        unreachable!()
-    };
-    let create_topic = CreateTopic {
-        topic: topic_id(1),
+    let create = CreateTopic {
+        topic,
         name: topic_name("orders"),
         partitions: 6,
         settings: settings.clone(),
     };
-    let create_group = CreateGroup {
+    let (name, used_since) = ("importer".into(), WallMs(-5));
+    [
+        ("create topic", Change::CreateTopic(create)),
+        ("update topic", Change::UpdateTopic { topic, settings }),
+        ("add partitions", Change::AddPartitions { topic, total: 12 }),
+        ("delete topic", delete_topic(1, true)),
+        ("forget topic", Change::ForgetTopic { topic }),
+        ("move log start", move_log_start(at(1, 3), 1 << 33)),
+        ("init producer", Change::InitProducer { name }),
+        ("expire producers", Change::ExpireProducers { used_since }),
+    ]
+}
+
+fn group_kinds() -> [(&'static str, Change); 9] {
+    let group = group_name("email");
+    let settings = GroupSettings {
+        paused: true,
+        ..GroupSettings::default()
+    };
+    let create = CreateGroup {
         group: group.clone(),
-        settings: GroupSettings {
-            paused: true,
-            ..GroupSettings::default()
-        },
+        settings,
         topics: vec![group_topic(1, &[5, 9]), group_topic(2, &[])],
+    };
+    let add = Change::AddGroupTopics {
+        group: group.clone(),
+        topics: vec![group_topic(3, &[1])],
+    };
+    let update = Change::UpdateGroup {
+        group: group.clone(),
+        settings: GroupSettings::default(),
     };
     let settle = Settle {
         group: group.clone(),
@@ -50,75 +86,18 @@ pub(super) fn every_kind() -> Vec<(&'static str, Command)> {
         partition: at(1, 4),
         ranges: vec![(offset(10), offset(19)), (offset(25), offset(25))],
     };
-    let topics = vec![group_topic(3, &[1])];
-    let changes = [
-        ("append", Change::Append(with_request)),
-        (
-            "append empty",
-            Change::Append(Append {
-                request: None,
-                parts: vec![],
-            }),
-        ),
-        ("create topic", Change::CreateTopic(create_topic)),
-        (
-            "update topic",
-            Change::UpdateTopic {
-                topic: topic_id(1),
-                settings,
-            },
-        ),
-        (
-            "add partitions",
-            Change::AddPartitions {
-                topic: topic_id(1),
-                total: 12,
-            },
-        ),
-        ("delete topic", delete_topic(1, true)),
-        ("forget topic", Change::ForgetTopic { topic: topic_id(1) }),
-        ("move log start", move_log_start(at(1, 3), 1 << 33)),
-        (
-            "init producer",
-            Change::InitProducer {
-                name: "importer".into(),
-            },
-        ),
-        (
-            "expire producers",
-            Change::ExpireProducers {
-                used_since: WallMs(-5),
-            },
-        ),
-        ("create group", Change::CreateGroup(create_group)),
-        (
-            "add group topics",
-            Change::AddGroupTopics {
-                group: group.clone(),
-                topics,
-            },
-        ),
-        (
-            "update group",
-            Change::UpdateGroup {
-                group: group.clone(),
-                settings: GroupSettings::default(),
-            },
-        ),
+    let positions = [(at(1, 0), 5), (at(1, 1), 0)];
+    [
+        ("create group", Change::CreateGroup(create)),
+        ("add group topics", add),
+        ("update group", update),
         ("delete group", delete_group("email", true)),
         ("next generation", Change::NextGeneration { group }),
-        (
-            "commit offsets",
-            commit("email", &[(at(1, 0), 5), (at(1, 1), 0)], true),
-        ),
+        ("commit offsets", commit("email", &positions, true)),
         ("settle", Change::Settle(settle)),
         ("reset offsets", reset("email", &[(at(1, 0), 5)])),
         ("broker started", Change::BrokerStarted { clean: true }),
-    ];
-    changes
-        .into_iter()
-        .map(|(name, change)| (name, Command { stamp, change }))
-        .collect()
+    ]
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

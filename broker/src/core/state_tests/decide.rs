@@ -85,7 +85,7 @@ fn commit_to(group: &str, offsets: &[(&str, u32, u64)]) -> ChangeRequest {
 }
 
 #[test]
-fn each_request_is_answered_with_what_it_did() {
+fn each_request_on_topics_is_answered_with_what_it_did() {
     let mut bench = Bench::with_group();
     let name = topic_name("orders");
     let made = done(&mut bench, &new_topic("new", 3));
@@ -129,6 +129,15 @@ fn each_request_is_answered_with_what_it_did() {
         done(&mut bench, &init),
         Ok(ChangeDone::Producer { id: 0, epoch: 1 })
     );
+    bench.must(delete_group("email", true));
+    let delete = ChangeRequest::DeleteTopic { name, force: false };
+    assert_eq!(done(&mut bench, &delete), Ok(ChangeDone::Done));
+}
+
+#[test]
+fn each_request_on_groups_is_answered_with_what_it_did() {
+    let mut bench = Bench::with_group();
+    bench.must(move_log_start(at(1, 0), 3));
     let positions = vec![(at(1, 0), offset(99))];
     let group = group_name("email");
     let reset = ChangeRequest::ResetOffsets {
@@ -152,8 +161,6 @@ fn each_request_is_answered_with_what_it_did() {
         name: group,
         purge_dead_letters: true,
     };
-    assert_eq!(done(&mut bench, &delete), Ok(ChangeDone::Done));
-    let delete = ChangeRequest::DeleteTopic { name, force: false };
     assert_eq!(done(&mut bench, &delete), Ok(ChangeDone::Done));
     assert_eq!(
         done(&mut bench, &new_group("sms", &["bills"], StartAt::Earliest)),

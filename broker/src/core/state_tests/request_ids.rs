@@ -7,10 +7,10 @@ use crate::core::refusal::{AppendRefusal, QuotaRefusal, Refusal};
 use crate::core::request_ids::REQUEST_ID_MS;
 
 fn as_append(change: Change) -> Append {
-    match change {
-        Change::Append(append) => append,
-        other => panic!("{other:?} is no append"),
-    }
+    let Change::Append(append) = change else {
+        panic!("{change:?} is no append")
+    };
+    append
 }
 
 fn reused(id: &str) -> Refusal {

@@ -238,30 +238,30 @@ impl Bench {
     }
 
     pub(super) fn appended(&mut self, change: Change) -> Appended {
-        match self.must(change) {
-            Outcome::Appended(appended) => appended,
-            other => panic!("an append had the outcome {other:?}"),
-        }
+        let outcome = self.must(change);
+        let Outcome::Appended(appended) = outcome else {
+            panic!("an append had the outcome {outcome:?}")
+        };
+        appended
     }
 
     /// Base offset and whether it is a duplicate, of a single part.
     pub(super) fn produce(&mut self, part: AppendPart) -> Result<(u64, bool), Refusal> {
-        match self.run(append(vec![part])).outcome? {
-            Outcome::Appended(appended) => {
-                let part = appended.parts[0];
-                Ok((part.base_offset.get(), part.duplicate))
-            }
-            other => panic!("an append had the outcome {other:?}"),
-        }
+        let outcome = self.run(append(vec![part])).outcome?;
+        let Outcome::Appended(appended) = outcome else {
+            panic!("an append had the outcome {outcome:?}")
+        };
+        let part = appended.parts[0];
+        Ok((part.base_offset.get(), part.duplicate))
     }
 
     pub(super) fn init(&mut self, name: &str) -> (i64, i16) {
-        match self.must(Change::InitProducer {
-            name: name.to_owned(),
-        }) {
-            Outcome::Producer { id, epoch } => (id, epoch),
-            other => panic!("an id had the outcome {other:?}"),
-        }
+        let name = name.to_owned();
+        let outcome = self.must(Change::InitProducer { name });
+        let Outcome::Producer { id, epoch } = outcome else {
+            panic!("an id had the outcome {outcome:?}")
+        };
+        (id, epoch)
     }
 
     pub(super) fn settle(&self, name: &str, at: PartitionId, ranges: &[(u64, u64)]) -> Change {

@@ -75,13 +75,16 @@ fn a_taken_name_id_or_derived_name_is_refused() {
 #[test]
 fn partitions_are_bounded_and_never_taken_away() {
     let mut bench = Bench::with_topics();
-    let quota = |refusal: Refusal| match refusal {
-        Refusal::Quota(QuotaRefusal {
+    let quota = |refusal: Refusal| {
+        let Refusal::Quota(full) = refusal else {
+            panic!("{refusal}")
+        };
+        let QuotaRefusal {
             what,
             limit,
             current,
-        }) => (what, limit, current),
-        other => panic!("{other}"),
+        } = full;
+        (what, limit, current)
     };
     let none = bench.refused(create_topic(3, "none", 0));
     assert_eq!(quota(none), ("partitions_of_a_topic", 10_000, 0));
