@@ -104,7 +104,8 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        8 => (0_u32..4, 0_usize..130).prop_map(|(partition, bytes)| Step::Push { partition, bytes }),
+        8 => (0_u32..4, 0_usize..130)
+            .prop_map(|(partition, bytes)| Step::Push { partition, bytes }),
         2 => (0_u64..8).prop_map(Step::Wait),
         1 => Just(Step::Flush),
     ];

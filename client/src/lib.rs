@@ -22,7 +22,8 @@
 //!
 //!     let producer = Producer::open(&connection, "orders").await?;
 //!     for number in 0..100 {
-//!         let order = Record::new(format!("order {number}")).key(format!("customer {}", number % 7));
+//!         let customer = format!("customer {}", number % 7);
+//!         let order = Record::new(format!("order {number}")).key(customer);
 //!         // Waits for room in the buffer; the ticket resolves when the record is committed.
 //!         let ticket = producer.send(order).await?;
 //!         if number == 0 {
@@ -33,18 +34,19 @@
 //!     producer.close().await?;
 //!
 //!     let mut email = GroupConsumer::config("email").topics(["orders"]).open(&connection).await?;
-//!     while let Some(delivery) = email.next().await {
+//!     let mut left = 100_usize;
+//!     while left > 0
+//!         && let Some(delivery) = email.next().await
+//!     {
 //!         let delivery = delivery?;
 //!         let mut settlement = Settlement::done();
 //!         for record in delivery.records() {
 //!             if record.value.is_none() {
-//!                 settlement = settlement.dead_letter(record.offset, "no-order", "value is missing");
+//!                 settlement = settlement.dead_letter(record.offset, "no-order", "no value");
 //!             }
 //!         }
+//!         left = left.saturating_sub(delivery.records().len());
 //!         delivery.settle(settlement).await?;
-//!         if delivery.lag_records() == 0 {
-//!             break;
-//!         }
 //!     }
 //!     email.close().await?;
 //!     Ok(())

@@ -115,7 +115,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_wait_lies_between_half_and_the_whole(
-            attempt: u32, draw in prop::num::f64::ANY, base in 0_u64..100_000, max in 0_u64..100_000,
+            attempt: u32,
+            draw in prop::num::f64::ANY,
+            base in 0_u64..100_000,
+            max in 0_u64..100_000,
         ) {
             let config = BackoffConfig {
                 base: Duration::from_millis(base), max: Duration::from_millis(max),

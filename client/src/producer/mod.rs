@@ -17,6 +17,8 @@ mod lane;
 mod link;
 mod pipeline;
 #[cfg(test)]
+mod pipeline_model;
+#[cfg(test)]
 mod pipeline_tests;
 mod ticket;
 mod verdict;
