@@ -110,7 +110,15 @@ mod tests {
         assert_eq!(duration_ms("f", None, (SECOND, SECOND)), Ok(None));
         assert_eq!(read(1, 0), Ok(Some(1000)));
         assert_eq!(read(60, 0), Ok(Some(60_000)));
-        for (seconds, nanos) in [(0, 999_999_999), (60, 1), (-1, 0), (i64::MIN, 0), (1, -5)] {
+        for (seconds, nanos) in [
+            (0, 999_999_999),
+            (60, 1),
+            (-1, 0),
+            (i64::MIN, i32::MIN),
+            (i64::MAX, i32::MAX),
+            (1, -5),
+            (1, 1_000_000_000),
+        ] {
             assert!(read(seconds, nanos).is_err(), "{seconds} {nanos}");
         }
         assert_eq!(read(61, 0).unwrap_err().limit, "1s to 1m");

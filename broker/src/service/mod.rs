@@ -7,10 +7,13 @@ pub mod token;
 pub mod transcode;
 pub mod wire;
 
+mod ack;
 mod checks;
+mod consume;
 mod context;
 mod fetch;
 mod generated;
+mod group_service;
 mod health;
 mod http;
 mod log_service;

@@ -17,9 +17,11 @@ use super::edge::{
 };
 use super::generated::alert_service_server::AlertServiceServer;
 use super::generated::dead_letter_service_server::DeadLetterServiceServer;
+use super::generated::group_service_server::GroupServiceServer;
 use super::generated::health::health_server::HealthServer;
 use super::generated::log_service_server::LogServiceServer;
 use super::generated::topic_service_server::TopicServiceServer;
+use super::group_service::Members;
 use super::health::HealthChecks;
 use super::http;
 use super::log_service::Log;
@@ -97,6 +99,12 @@ fn routes(context: &Arc<Context>, phase: &PhaseWatch) -> io::Result<Routes> {
         names,
         LogServiceServer,
         Log::new(Arc::clone(context))
+    );
+    add!(
+        routes,
+        names,
+        GroupServiceServer,
+        Members::new(Arc::clone(context))
     );
     add!(
         routes,

@@ -26,7 +26,7 @@ pub use produce_in::{BatchIn, BatchLimits, ProduceHead, StreamProduceIn, batches
 pub(super) use records_in::{HEADERS_MAX, KEY_BYTES_MAX, RESERVED_HEADER_PREFIX};
 pub use records_in::{PartIn, RecordTarget, RecordsIn};
 pub use records_out::{
-    RECORD_REPLY_BYTES_MAX, RecordSource, RecordStyle, ReplyLimit, ReplyRecords, Taken,
+    Oversized, RECORD_REPLY_BYTES_MAX, RecordSource, RecordStyle, ReplyLimit, ReplyRecords, Taken,
 };
 pub use session_in::{SessionIn, SessionMessage};
 pub use stored_out::{leased_range, stored_batch};

@@ -21,6 +21,8 @@ pub struct ReplyLimit {
     pub bytes_aim: usize,
     /// Bytes of one record beyond which it goes without its value.
     pub record_bytes_max: usize,
+    /// Whether a record may go without its value; else the reply ends in front of it.
+    pub may_omit: bool,
 }
 
 impl ReplyLimit {
@@ -30,6 +32,7 @@ impl ReplyLimit {
             records_max: u64::from(records_max.max(1)),
             bytes_aim: bytes_max,
             record_bytes_max: bytes_max.max(RECORD_REPLY_BYTES_MAX),
+            may_omit: true,
         }
     }
 }
@@ -56,6 +59,15 @@ pub struct RecordSource {
     pub append_time: WallMs,
 }
 
+/// A record that is too large for the reply and may not go without its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Oversized {
+    /// Which.
+    pub offset: Offset,
+    /// Bytes that it would take in the reply.
+    pub bytes: usize,
+}
+
 /// Whether a reply has room for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
@@ -75,6 +87,7 @@ pub struct ReplyRecords {
     encoded: BytesMut,
     count: u64,
     omitted: u64,
+    oversized: Option<Oversized>,
     next: Offset,
     until: Offset,
 }
@@ -95,6 +108,7 @@ impl ReplyRecords {
             encoded,
             count: 0,
             omitted: 0,
+            oversized: None,
             next: from,
             until,
         }
@@ -108,6 +122,11 @@ impl ReplyRecords {
     /// Records that went without their value.
     pub fn omitted(&self) -> u64 {
         self.omitted
+    }
+
+    /// The record that the reply ends in front of, because it is too large.
+    pub fn oversized(&self) -> Option<Oversized> {
+        self.oversized
     }
 
     /// The offset behind the last record that was looked at.
@@ -177,6 +196,11 @@ impl ReplyRecords {
         };
         let mut length = shown.length(show, id_prefix);
         if length > self.limit.record_bytes_max {
+            if !self.limit.may_omit {
+                let (offset, bytes) = (shown.offset, length);
+                self.oversized = Some(Oversized { offset, bytes });
+                return false;
+            }
             show.value = false;
             length = shown.length(show, id_prefix);
             // Headers alone can be too much, too.
