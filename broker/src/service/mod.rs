@@ -9,11 +9,13 @@ pub mod wire;
 
 mod ack;
 mod checks;
+mod cluster;
 mod consume;
 mod context;
 mod fetch;
 mod generated;
 mod group_service;
+mod groups;
 mod health;
 mod http;
 mod log_service;

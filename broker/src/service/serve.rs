@@ -10,18 +10,22 @@ use tonic::service::Routes;
 use tonic::service::RoutesBuilder;
 use varvelog_proto::FILE_DESCRIPTOR_SET;
 
+use super::cluster::Cluster;
 use super::context::{Context, Services};
 use super::edge::{
     AcceptLimits, Budget, ConnectionLimits, EdgeHandle, EdgeParts, FrameLimits, Methods, Phase,
     PhaseSender, PhaseWatch, open_edges,
 };
 use super::generated::alert_service_server::AlertServiceServer;
+use super::generated::cluster_service_server::ClusterServiceServer;
 use super::generated::dead_letter_service_server::DeadLetterServiceServer;
+use super::generated::group_admin_service_server::GroupAdminServiceServer;
 use super::generated::group_service_server::GroupServiceServer;
 use super::generated::health::health_server::HealthServer;
 use super::generated::log_service_server::LogServiceServer;
 use super::generated::topic_service_server::TopicServiceServer;
 use super::group_service::Members;
+use super::groups::GroupAdmin;
 use super::health::HealthChecks;
 use super::http;
 use super::log_service::Log;
@@ -111,6 +115,18 @@ fn routes(context: &Arc<Context>, phase: &PhaseWatch) -> io::Result<Routes> {
         names,
         TopicServiceServer,
         Topics::new(Arc::clone(context))
+    );
+    add!(
+        routes,
+        names,
+        GroupAdminServiceServer,
+        GroupAdmin::new(Arc::clone(context))
+    );
+    add!(
+        routes,
+        names,
+        ClusterServiceServer,
+        Cluster::new(Arc::clone(context))
     );
     add!(routes, names, DeadLetterServiceServer, DeadLetters);
     add!(routes, names, AlertServiceServer, Alerts);
