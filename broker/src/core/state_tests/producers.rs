@@ -287,6 +287,20 @@ fn what_committed_state_holds_needs_no_commit() {
 }
 
 #[test]
+fn a_duplicate_carries_the_epoch_of_the_batch_that_it_repeats() {
+    let mut bench = Bench::with_topics();
+    let (id, _) = bench.init("");
+    let batch = |base| append(vec![produced(at(1, 0), (id, 0, base), 1)]);
+    bench.must(batch(0));
+    bench.must(Change::BrokerStarted { clean: false });
+    let epochs = [batch(1), batch(0), batch(1)].map(|change| {
+        let part = bench.appended(change).parts[0];
+        (part.epoch.0, part.duplicate)
+    });
+    assert_eq!(epochs, [(1, false), (0, true), (1, true)]);
+}
+
+#[test]
 fn producers_expire_by_their_last_use() {
     let mut bench = Bench::with_topics();
     let (named, _) = bench.init("a");
