@@ -66,6 +66,8 @@ pub(super) struct Lane<T> {
     next_sequence: i32,
     renewal: Option<Renewal>,
     pending: VecDeque<Pending<T>>,
+    /// How many of `pending` are in flight.
+    in_flight: usize,
 }
 
 impl<T> Lane<T> {
@@ -75,6 +77,7 @@ impl<T> Lane<T> {
             next_sequence: 0,
             renewal: None,
             pending: VecDeque::new(),
+            in_flight: 0,
         }
     }
 
@@ -92,6 +95,22 @@ impl<T> Lane<T> {
 
     pub(super) fn at_mut(&mut self, index: usize) -> Option<&mut Pending<T>> {
         self.pending.get_mut(index)
+    }
+
+    /// The batch at `index` goes out.
+    pub(super) fn sent(&mut self, index: usize) {
+        if let Some(batch) = self.pending.get_mut(index).filter(|batch| !batch.in_flight) {
+            batch.in_flight = true;
+            self.in_flight += 1;
+        }
+    }
+
+    /// A batch was answered, and stays.
+    pub(super) fn came_back(&mut self, id: u64) -> Option<&mut Pending<T>> {
+        let batch = self.pending.iter_mut().find(|batch| batch.id == id)?;
+        self.in_flight -= usize::from(batch.in_flight);
+        batch.in_flight = false;
+        Some(batch)
     }
 
     /// Whether a sequence gap at this batch is no surprise: something before it is not settled.
@@ -130,9 +149,13 @@ impl<T> Lane<T> {
         let Some(index) = self.pending.iter().position(next) else {
             return Ready::Wait;
         };
-        let in_flight = self.pending.iter().filter(|batch| batch.in_flight).count();
-        let overtakes = self.pending.iter().skip(index).any(|batch| batch.in_flight);
-        if in_flight >= in_flight_max || overtakes {
+        let before = self
+            .pending
+            .iter()
+            .take(index)
+            .filter(|batch| batch.in_flight)
+            .count();
+        if self.in_flight >= in_flight_max || self.in_flight > before {
             return Ready::Wait;
         }
         let stampable = |batch: &Pending<T>| batch.stamp.is_some() || self.has_room(batch.records);
@@ -164,16 +187,17 @@ impl<T> Lane<T> {
         self.next_sequence = next;
     }
 
-    /// A batch was appended.
+    /// A batch was appended, and leaves.
     pub(super) fn appended(&mut self, id: u64) -> Option<Pending<T>> {
         let index = self.pending.iter().position(|batch| batch.id == id)?;
-        self.pending.remove(index)
+        let batch = self.pending.remove(index)?;
+        self.in_flight -= usize::from(batch.in_flight);
+        Some(batch)
     }
 
     /// A batch leaves without being appended, or without that being known.
     pub(super) fn give_up(&mut self, id: u64) -> Option<Pending<T>> {
-        let index = self.pending.iter().position(|batch| batch.id == id)?;
-        let batch = self.pending.remove(index)?;
+        let batch = self.appended(id)?;
         if let Some(stamp) = batch.stamp {
             let renewal = if batch.unknown || batch.in_flight {
                 Renewal::Identity
@@ -193,6 +217,7 @@ impl<T> Lane<T> {
     /// arrived. Abandoned batches leave.
     pub(super) fn broke_off(&mut self, sent: bool) {
         let mut abandoned = Vec::new();
+        self.in_flight = 0;
         for batch in self.pending.iter_mut().filter(|batch| batch.in_flight) {
             batch.in_flight = false;
             batch.unknown |= sent;
@@ -210,6 +235,7 @@ impl<T> Lane<T> {
         if self.pending.iter().any(|batch| batch.stamp.is_some()) {
             self.renewal = Some(Renewal::Identity);
         }
+        self.in_flight = 0;
         std::mem::take(&mut self.pending).into_iter()
     }
 

@@ -310,16 +310,17 @@ impl<T> Pipeline<T> {
         match body {
             Ok(body) => {
                 batch.body = Some(body.clone());
-                batch.in_flight = true;
                 let wire = v1::PartitionBatch {
                     partition: wire_partition(partition),
                     batch: body,
                 };
+                let (bytes, solo) = (batch.bytes, batch.solo);
+                lane.sent(index);
                 Taken::Batch {
                     id,
-                    bytes: batch.bytes,
+                    bytes,
                     batch: wire,
-                    solo: batch.solo,
+                    solo,
                 }
             }
             Err(error) => {

@@ -73,10 +73,9 @@ impl<T> Pipeline<T> {
                 continue;
             };
             gap_expected |= lane.expects_gap(id);
-            let Some(batch) = lane.get_mut(id) else {
+            let Some(batch) = lane.came_back(id) else {
                 continue;
             };
-            batch.in_flight = false;
             batch.unknown |= error.may_have_applied();
             batch.last_error = Some(error.clone());
             if gap && is_behind(error) && request.batches.len() == 1 {
