@@ -10,4 +10,7 @@ pub mod core;
 pub mod housekeeping;
 pub mod names;
 pub mod service;
+mod start;
 pub mod view;
+
+pub use start::{BrokerHandle, StartError, StopError, start};
