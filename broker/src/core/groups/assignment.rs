@@ -238,3 +238,7 @@ impl Balance {
         assignment
     }
 }
+
+#[cfg(test)]
+#[path = "assignment_tests.rs"]
+mod tests;

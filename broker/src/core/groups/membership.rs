@@ -45,8 +45,7 @@ impl Group {
                 self.unlink(turn, key);
                 self.release_all(turn, key, Counted::Yes);
                 if let Some(member) = self.members.get_mut(&key) {
-                    member.restarted = true;
-                    member.told_generation = None;
+                    member.restarted |= member.told_generation.take().is_some();
                 }
                 key
             }

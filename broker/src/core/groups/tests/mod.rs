@@ -3,5 +3,7 @@
 mod delivery;
 mod leases;
 mod membership;
+mod model;
+mod property;
 mod rig;
 mod settlement;
