@@ -55,7 +55,8 @@ fn topic_change() -> impl Strategy<Value = Change> {
             create_topic(topic, &format!("t{name}"), partitions)
         }),
         1 => topic().prop_map(|topic| {
-            let settings = TopicSettings { segment_bytes: topic.into(), ..TopicSettings::default() };
+            let segment_bytes = topic.into();
+            let settings = TopicSettings { segment_bytes, ..TopicSettings::default() };
             Change::UpdateTopic { topic: topic_id(topic), settings }
         }),
         2 => (topic(), 0..5_u32).prop_map(|(topic, total)| {
