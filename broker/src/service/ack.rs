@@ -27,10 +27,11 @@ pub(super) async fn ack(
     request: &wire::AckRequest,
 ) -> Result<v1::AckResponse, CallFailure> {
     let settle = ack_in(&request.0)?;
-    match context.core().group(GroupRequest::Settle(settle)).await? {
-        GroupReply::Settled(settled) => Ok(settled_response(settled)),
-        other => unreachable!("a settlement was answered by {other:?}"),
-    }
+    let reply = context.core().group(GroupRequest::Settle(settle)).await?;
+    let GroupReply::Settled(settled) = reply else {
+        unreachable!("a settlement was answered by {reply:?}")
+    };
+    Ok(settled_response(settled))
 }
 
 fn settled_response(settled: Settled) -> v1::AckResponse {
@@ -58,20 +59,18 @@ pub(super) async fn extend(
     let token = token::decode(&request.ack_token)?;
     let ack_timeout_ms =
         checks::duration_ms("ack_timeout", request.ack_timeout.as_ref(), ACK_TIMEOUT)?;
-    match context
-        .core()
-        .group(GroupRequest::Extend {
-            token,
-            ack_timeout_ms,
-        })
-        .await?
-    {
-        GroupReply::Extended { deadline, capped } => Ok(v1::ExtendAckResponse {
-            ack_deadline_ms: deadline.0,
-            capped,
-        }),
-        other => unreachable!("an extension was answered by {other:?}"),
-    }
+    let extend = GroupRequest::Extend {
+        token,
+        ack_timeout_ms,
+    };
+    let reply = context.core().group(extend).await?;
+    let GroupReply::Extended { deadline, capped } = reply else {
+        unreachable!("an extension was answered by {reply:?}")
+    };
+    Ok(v1::ExtendAckResponse {
+        ack_deadline_ms: deadline.0,
+        capped,
+    })
 }
 
 /// `Leave`.
@@ -82,20 +81,13 @@ pub(super) async fn leave(
     let group = lookup::group_name("group", &request.group)?;
     checks::text("member_id", &request.member_id, MEMBER_ID_BYTES_MAX)?;
     let member_id = request.member_id;
-    let left = GroupRequest::Leave {
+    let leave = GroupRequest::Leave {
         group: group.clone(),
         member_id,
     };
-    match with_nearest(
-        context,
-        &group,
-        context.core().group(left).await.map_err(Into::into),
-    )
-    .await?
-    {
-        GroupReply::Left => Ok(v1::LeaveResponse {}),
-        other => unreachable!("a leave was answered by {other:?}"),
-    }
+    let left = context.core().group(leave).await.map_err(CallFailure::from);
+    with_nearest(context, &group, left).await?;
+    Ok(v1::LeaveResponse {})
 }
 
 /// `CommitOffsets`.

@@ -21,7 +21,7 @@ use super::{checks, lookup};
 use crate::core::refusal::CallError;
 use crate::view::{Catalog, TopicView};
 
-const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(1));
 const INTERVAL_DEFAULT_MS: u64 = 1000;
 /// Topics of one call.
 const TOPICS_MAX: usize = 1000;

@@ -247,17 +247,17 @@ pub(super) async fn init_producer(
 ) -> Result<v1::InitProducerResponse, CallFailure> {
     let name = request.producer_name;
     checks::text("producer_name", &name, PRODUCER_NAME_BYTES_MAX)?;
-    match context
+    let done = context
         .core()
         .change(ChangeRequest::InitProducer { name }, false)
-        .await?
-    {
-        ChangeDone::Producer { id, epoch } => Ok(v1::InitProducerResponse {
-            producer_id: id,
-            producer_epoch: i32::from(epoch),
-        }),
-        other => unreachable!("InitProducer was answered by {other:?}"),
-    }
+        .await?;
+    let ChangeDone::Producer { id, epoch } = done else {
+        unreachable!("InitProducer was answered by {done:?}")
+    };
+    Ok(v1::InitProducerResponse {
+        producer_id: id,
+        producer_epoch: i32::from(epoch),
+    })
 }
 
 /// A message of a stream, and its share of the backlog.

@@ -25,7 +25,7 @@ const TOPICS_MAX: usize = 1000;
 const MEMBER_BYTES_MAX: usize = 128;
 /// Bounds of a visibility timeout.
 pub(in crate::service) const ACK_TIMEOUT: (Duration, Duration) =
-    (Duration::from_secs(1), Duration::from_secs(12 * 3600));
+    (Duration::from_secs(1), Duration::from_hours(12));
 
 /// A join, and how its member wants its records.
 #[derive(Debug)]

@@ -224,9 +224,9 @@ impl<B> Framed<B> {
         }
     }
 
-    fn fail(&mut self, failure: impl Into<Status>) -> Option<Result<Frame<Bytes>, Status>> {
+    fn fail(&mut self, failure: impl Into<Status>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         self.is_over = true;
-        Some(Err(failure.into()))
+        Poll::Ready(Some(Err(failure.into())))
     }
 
     /// Whether a message stood still for too long; registers for the time it will have.
@@ -256,26 +256,26 @@ impl<B: Body<Data = Bytes, Error = Status> + Unpin> Body for Framed<B> {
             return Poll::Ready(None);
         }
         if let Some(failure) = this.failure.take() {
-            return Poll::Ready(this.fail(failure));
+            return this.fail(failure);
         }
         if let Room::Wanted(wanted) = &mut this.room {
             match ready!(wanted.as_mut().poll(cx)) {
                 Ok(permit) => this.room = Room::Taken { _permit: permit },
-                Err(refusal) => return Poll::Ready(this.fail(CallFailure::from(refusal))),
+                Err(refusal) => return this.fail(CallFailure::from(refusal)),
             }
         }
         let data = if this.held.is_empty() {
             match Pin::new(&mut this.inner).poll_frame(cx) {
                 Poll::Pending if this.is_stalled(cx) => {
                     let what = format!("a message stood still for {:?}", this.limits.stall_max);
-                    return Poll::Ready(this.fail(malformed(what)));
+                    return this.fail(malformed(what));
                 }
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => {
                     this.is_over = true;
                     return Poll::Ready(this.end().map(|failure| Err(failure.into())));
                 }
-                Poll::Ready(Some(Err(status))) => return Poll::Ready(this.fail(status)),
+                Poll::Ready(Some(Err(status))) => return this.fail(status),
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => data,
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),

@@ -65,8 +65,8 @@ impl ConnectionLimits {
         Self {
             streams_max,
             first_call_max: Duration::from_secs(10),
-            idle_max: Duration::from_secs(5 * 60),
-            age_max: Duration::from_secs(3600),
+            idle_max: Duration::from_mins(5),
+            age_max: Duration::from_hours(1),
             ping_interval: Duration::from_secs(20),
             ping_timeout: Duration::from_secs(10),
             frames,

@@ -28,8 +28,8 @@ pub(super) fn timeout_of(headers: &HeaderMap) -> Result<Option<Duration>, Unread
     }
     let count: u64 = digits.parse().map_err(|_not_a_number| Unreadable)?;
     let timeout = match unit {
-        'H' => Duration::from_secs(count * 3600),
-        'M' => Duration::from_secs(count * 60),
+        'H' => Duration::from_hours(count),
+        'M' => Duration::from_mins(count),
         'S' => Duration::from_secs(count),
         'm' => Duration::from_millis(count),
         'u' => Duration::from_micros(count),
@@ -52,16 +52,13 @@ mod tests {
     #[test]
     fn every_unit_is_read_and_the_longest_value_fits() {
         assert_eq!(timeout_of(&HeaderMap::new()), Ok(None));
-        assert_eq!(of("2H"), Ok(Some(Duration::from_secs(7200))));
-        assert_eq!(of("3M"), Ok(Some(Duration::from_secs(180))));
+        assert_eq!(of("2H"), Ok(Some(Duration::from_hours(2))));
+        assert_eq!(of("3M"), Ok(Some(Duration::from_mins(3))));
         assert_eq!(of("4S"), Ok(Some(Duration::from_secs(4))));
         assert_eq!(of("5m"), Ok(Some(Duration::from_millis(5))));
         assert_eq!(of("6u"), Ok(Some(Duration::from_micros(6))));
         assert_eq!(of("7n"), Ok(Some(Duration::from_nanos(7))));
-        assert_eq!(
-            of("99999999H"),
-            Ok(Some(Duration::from_secs(99_999_999 * 3600)))
-        );
+        assert_eq!(of("99999999H"), Ok(Some(Duration::from_hours(99_999_999))));
     }
 
     #[test]

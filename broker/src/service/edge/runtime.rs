@@ -67,10 +67,10 @@ pub fn open_edges(
         watch: watch.clone(),
         threads: Vec::new(),
     };
-    let mut ports = Vec::new();
+    let mut edges = Vec::new();
     for number in 0..parts.edges.max(1) {
         let (arrivals, arriving) = mpsc::channel(ARRIVALS_MAX);
-        ports.push(EdgePort {
+        edges.push(EdgePort {
             arrivals,
             load: Arc::new(AtomicUsize::new(0)),
         });
@@ -78,7 +78,7 @@ pub fn open_edges(
         let name = format!("edge-{number}");
         handle.spawn(name, async move { run_edge(context, arriving).await })?;
     }
-    let acceptor = accept(listener, parts.accept, ports, watch);
+    let acceptor = accept(listener, parts.accept, edges, watch);
     handle.spawn(String::from("edge-accept"), acceptor)?;
     Ok(handle)
 }

@@ -60,20 +60,19 @@ pub(super) async fn reset(
         positions,
         force: request.force,
     };
-    match context.core().change(change, request.validate_only).await? {
-        ChangeDone::Moved(moved) => {
-            let change = |(id, old, new): (PartitionId, Offset, Offset)| v1::OffsetChange {
-                topic: topic_of(&group, &wanted, id),
-                partition: i32::try_from(id.partition).unwrap_or(i32::MAX),
-                old_offset: old.as_i64(),
-                new_offset: new.as_i64(),
-            };
-            Ok(v1::ResetOffsetsResponse {
-                changes: moved.into_iter().map(change).collect(),
-            })
-        }
-        other => unreachable!("ResetOffsets was answered by {other:?}"),
-    }
+    let done = context.core().change(change, request.validate_only).await?;
+    let ChangeDone::Moved(moved) = done else {
+        unreachable!("ResetOffsets was answered by {done:?}")
+    };
+    let change = |(id, old, new): (PartitionId, Offset, Offset)| v1::OffsetChange {
+        topic: topic_of(&group, &wanted, id),
+        partition: i32::try_from(id.partition).unwrap_or(i32::MAX),
+        old_offset: old.as_i64(),
+        new_offset: new.as_i64(),
+    };
+    Ok(v1::ResetOffsetsResponse {
+        changes: moved.into_iter().map(change).collect(),
+    })
 }
 
 fn topic_of(group: &GroupSnapshot, wanted: &[PartitionSnapshot], id: PartitionId) -> String {

@@ -11,9 +11,8 @@ use crate::service::consume::ACK_TIMEOUT;
 use crate::service::status::{CallFailure, EdgeRefusal};
 use crate::service::topics::unknown_path;
 
-const SESSION_TIMEOUT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(1800));
-const LEASE_TOTAL: (Duration, Duration) =
-    (Duration::from_millis(1), Duration::from_secs(12 * 3600));
+const SESSION_TIMEOUT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(30));
+const LEASE_TOTAL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_hours(12));
 const IN_FLIGHT_MAX: u32 = 10_000;
 
 /// All fields of a `GroupConfig`, in the order of the contract.
@@ -170,18 +169,18 @@ mod tests {
     use super::*;
     use crate::service::status::{Explanation, Reason};
 
-    fn seconds(seconds: i64) -> Option<prost_types::Duration> {
-        Some(prost_types::Duration { seconds, nanos: 0 })
+    fn seconds(seconds: i64) -> prost_types::Duration {
+        prost_types::Duration { seconds, nanos: 0 }
     }
 
     #[test]
     fn what_is_shown_reads_back_as_it_was() {
         assert_eq!(read(None).unwrap(), GroupSettings::default());
         let config = v1::GroupConfig {
-            visibility_timeout: seconds(1),
-            session_timeout: seconds(1800),
+            visibility_timeout: Some(seconds(1)),
+            session_timeout: Some(seconds(1800)),
             max_in_flight: 10_000,
-            max_lease_total: seconds(5),
+            max_lease_total: Some(seconds(5)),
             paused: true,
             ..v1::GroupConfig::default()
         };
@@ -247,16 +246,16 @@ mod tests {
                 .0
         };
         assert_eq!(
-            field(|c| c.visibility_timeout = seconds(0)),
+            field(|c| c.visibility_timeout = Some(seconds(0))),
             "config.visibility_timeout"
         );
         assert_eq!(
-            field(|c| c.session_timeout = seconds(1801)),
+            field(|c| c.session_timeout = Some(seconds(1801))),
             "config.session_timeout"
         );
         assert_eq!(field(|c| c.max_in_flight = 10_001), "config.max_in_flight");
         assert_eq!(
-            field(|c| c.max_lease_total = seconds(43_201)),
+            field(|c| c.max_lease_total = Some(seconds(43_201))),
             "config.max_lease_total"
         );
         assert_eq!(field(|c| c.mode = 9), "config.mode");

@@ -56,7 +56,7 @@ impl GroupSnapshot {
         for (topic, read) in group.topics_by_name(topics) {
             let depth = topics
                 .by_id(read.dead_letter)
-                .map_or(0, |derived| derived.depth());
+                .map_or(0, crate::core::topics::Topic::depth);
             dead_letters = dead_letters.saturating_add(depth);
             let ids = topic
                 .partition_ids()

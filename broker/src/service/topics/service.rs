@@ -156,17 +156,17 @@ impl Topics {
             partition,
             before,
         };
-        match self
+        let done = self
             .context
             .core()
             .change(change, request.validate_only)
-            .await?
-        {
-            ChangeDone::LogStart(start) => Ok(v1::DeleteRecordsResponse {
-                earliest_offset: start.as_i64(),
-            }),
-            other => unreachable!("DeleteRecords was answered by {other:?}"),
-        }
+            .await?;
+        let ChangeDone::LogStart(start) = done else {
+            unreachable!("DeleteRecords was answered by {done:?}")
+        };
+        Ok(v1::DeleteRecordsResponse {
+            earliest_offset: start.as_i64(),
+        })
     }
 
     async fn delete(&self, request: v1::DeleteTopicRequest) -> Result<(), CallFailure> {

@@ -10,9 +10,9 @@ use crate::core::settings::TopicSettings;
 use crate::service::checks;
 use crate::service::status::{CallFailure, EdgeRefusal, FieldViolation};
 
-const MESSAGE_ID_WINDOW_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+const MESSAGE_ID_WINDOW_MAX: Duration = Duration::from_hours(7 * 24);
 /// Longest that can be told apart from no limit at all: a hundred thousand years.
-const RETENTION_AGE_MAX: Duration = Duration::from_secs(100_000 * 365 * 24 * 3600);
+const RETENTION_AGE_MAX: Duration = Duration::from_hours(100_000 * 365 * 24);
 const LABELS_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 256;
 
@@ -172,8 +172,8 @@ mod tests {
 
     const MOST: u32 = 15 << 20;
 
-    fn seconds(seconds: i64) -> Option<prost_types::Duration> {
-        Some(prost_types::Duration { seconds, nanos: 0 })
+    fn seconds(seconds: i64) -> prost_types::Duration {
+        prost_types::Duration { seconds, nanos: 0 }
     }
 
     #[test]
@@ -186,12 +186,12 @@ mod tests {
     #[test]
     fn what_is_shown_reads_back_as_it_was() {
         let config = v1::TopicConfig {
-            retention_age: seconds(0),
+            retention_age: Some(seconds(0)),
             retention_bytes: 5,
             segment_bytes: 1 << 20,
             compact: false,
             max_record_bytes: 2,
-            message_id_window: seconds(0),
+            message_id_window: Some(seconds(0)),
             labels: [("team".to_owned(), "mail".to_owned())].into(),
         };
         let settings = read(Some(&config), MOST).unwrap();
@@ -212,7 +212,7 @@ mod tests {
             Explanation::from(&failure).field.unwrap().0
         };
         assert_eq!(
-            refused(|c| c.retention_age = seconds(-1)),
+            refused(|c| c.retention_age = Some(seconds(-1))),
             "config.retention_age"
         );
         assert_eq!(
@@ -232,7 +232,7 @@ mod tests {
             "config.max_record_bytes"
         );
         assert_eq!(
-            refused(|c| c.message_id_window = seconds(604_801)),
+            refused(|c| c.message_id_window = Some(seconds(604_801))),
             "config.message_id_window"
         );
         assert_eq!(
