@@ -6,7 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::output::Format;
 use crate::{
-    cluster, completions, config, consume, group, log, man, parse, produce, proto, tail, topic,
+    cluster, completions, config, consume, demo, group, log, man, parse, produce, proto, serve,
+    tail, topic,
 };
 
 /// A commit log with the manners of a work queue, in one binary.
@@ -70,6 +71,10 @@ pub(crate) struct Global {
 /// Every command.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the broker
+    Serve(serve::ServeArgs),
+    /// Run a broker in a temporary folder with real traffic through it
+    Demo(demo::DemoArgs),
     /// Make, show, change and delete topics
     #[command(subcommand)]
     Topic(topic::Command),

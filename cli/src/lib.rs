@@ -13,6 +13,7 @@ mod confirm;
 mod connect;
 mod consume;
 mod context;
+mod demo;
 mod exit;
 mod failure;
 mod group;
@@ -24,6 +25,7 @@ mod parse;
 mod produce;
 mod proto;
 mod run;
+mod serve;
 mod tail;
 mod topic;
 

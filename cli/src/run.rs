@@ -10,13 +10,16 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::complain;
 use crate::{
-    cluster, completions, config, consume, group, log, logging, man, produce, proto, tail, topic,
+    cluster, completions, config, consume, demo, group, log, logging, man, produce, proto, serve,
+    tail, topic,
 };
 
 /// Parses the command line, does what it says, and prints why it could not.
 pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
-    logging::start_for_commands(global.verbose);
+    if !matches!(command, Command::Serve(_) | Command::Demo(_)) {
+        logging::start_for_commands(global.verbose);
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -49,6 +52,8 @@ pub fn command() -> clap::Command {
 async fn dispatch(command: Command, mut context: Context) -> Result<(), Failure> {
     let context = &mut context;
     match command {
+        Command::Serve(args) => serve::run(args, context).await,
+        Command::Demo(args) => demo::run(args, context).await,
         Command::Topic(command) => topic::run(command, context).await,
         Command::Produce(args) => produce::run(args, context).await,
         Command::Consume(args) => consume::run(args, context).await,
