@@ -270,7 +270,7 @@ fn start_core(
     let (tasks, incoming) = bounded(TASKS_MAX);
     let (outgoing, reports) = bounded(TASKS_MAX);
     thread("varvelog-flush", move || {
-        run_flusher(flusher, &incoming, &outgoing)
+        run_flusher(flusher, &incoming, &outgoing);
     })?;
     let link = FlusherLink { tasks, reports };
     let dice = Box::new(fresh_id);

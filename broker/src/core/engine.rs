@@ -91,7 +91,7 @@ impl Engine {
         let through = self.sync_job().run()?;
         self.note_durable(through);
         let mut outcome = None;
-        self.apply(round, |_, _, applied, _| outcome = Some(applied.outcome));
+        self.apply(&round, |_, _, applied, _| outcome = Some(applied.outcome));
         match outcome {
             Some(outcome) => Ok(outcome),
             None => unreachable!("a round of one command has one outcome"),
@@ -123,7 +123,7 @@ impl Engine {
     /// records.
     pub fn apply(
         &mut self,
-        round: Round,
+        round: &Round,
         mut each: impl FnMut(usize, &Command, Applied, &State),
     ) -> Vec<PartitionId> {
         let mut moved = Vec::new();

@@ -86,13 +86,13 @@ pub enum FlushError {
 impl FlushError {
     /// Whether there was no room on the volume: what was asked may be asked again later.
     pub fn is_full(&self) -> bool {
-        let source = match self {
-            Self::Partition {
-                source: WriteError::Io { source, .. },
-                ..
-            } => source,
-            Self::Checkpoint(CheckpointError::Io(source)) => source,
-            Self::Partition { .. } | Self::Checkpoint(_) => return false,
+        let (Self::Partition {
+            source: WriteError::Io { source, .. },
+            ..
+        }
+        | Self::Checkpoint(CheckpointError::Io(source))) = self
+        else {
+            return false;
         };
         source.kind() == io::ErrorKind::StorageFull
     }

@@ -162,7 +162,9 @@ impl CoreHandle {
         self.submit(submission, 0).await?;
         match answer.await.map_err(|_gone| CallError::Fenced)?? {
             GroupReply::Joined(stream) => Ok(stream),
-            other => unreachable!("a join was answered by {other:?}"),
+            other @ (GroupReply::Left | GroupReply::Settled(_) | GroupReply::Extended { .. }) => {
+                unreachable!("a join was answered by {other:?}")
+            }
         }
     }
 

@@ -148,11 +148,11 @@ pub fn open(
         replayed: applied.since(from),
         tail,
     };
-    let (applier, flusher) = replay.finish()?;
+    let (applied_state, flusher) = replay.finish()?;
     // Not before the log was found whole: a start that refuses damage must leave its evidence.
     identity::take_clean_mark(root)?;
     Ok(Opened {
-        engine: Engine::new(applier, wal, now),
+        engine: Engine::new(applied_state, wal, now),
         flusher,
         identity,
         report,

@@ -121,7 +121,7 @@ impl Core {
         let mut actions = Vec::new();
         let (now, wall) = (self.clock.mono(), self.clock.wall());
         let sessions = &mut self.sessions;
-        let moved = self.engine.apply(round, |_, command, applied, state| {
+        let moved = self.engine.apply(&round, |_, command, applied, state| {
             let Some(origin) = origins.next() else {
                 unreachable!("every command of a round has an origin");
             };

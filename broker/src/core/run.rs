@@ -123,7 +123,7 @@ impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Core")
             .field("applied", &self.engine.applier.applied())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

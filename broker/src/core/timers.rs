@@ -143,7 +143,7 @@ mod tests {
             flush_interval: Duration::from_secs(1),
             unflushed_bytes_max: 1,
             checkpoint_wal_bytes: 1000,
-            checkpoint_interval: Duration::from_secs(60),
+            checkpoint_interval: Duration::from_mins(1),
             unlink_delay: Duration::ZERO,
             producer_expiry: Duration::from_secs(1),
             limits: CountLimits::default(),
