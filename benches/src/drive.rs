@@ -34,6 +34,7 @@ type Failure = Box<dyn std::error::Error>;
 
 const RECORDS_PER_BATCH: u32 = 1000;
 const IN_FLIGHT: u64 = 8;
+const REQUESTS_MAX: usize = 8;
 const CREDIT: i32 = 8;
 
 pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
@@ -163,7 +164,7 @@ async fn create_topic(address: &str) -> Result<(), Failure> {
 
 async fn produce(address: &str, batch: &Bytes, batches: u64) -> Result<(), Failure> {
     let mut client = LogServiceClient::new(connect(address).await?);
-    let (sender, requests) = mpsc::channel(IN_FLIGHT as usize);
+    let (sender, requests) = mpsc::channel(REQUESTS_MAX);
     let mut answers = client
         .produce_stream(ReceiverStream::new(requests))
         .await?

@@ -48,10 +48,6 @@ pub(crate) fn own_cpu_seconds() -> f64 {
 /// Clock ticks a second, as Linux counts CPU time on every architecture that we run on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a measurement reads /proc, not data of the product"
-)]
 fn cpu_seconds(stat: &Path) -> f64 {
     let text = std::fs::read_to_string(stat).unwrap_or_default();
     // Fields 14 and 15, counted behind the name, which may hold spaces.

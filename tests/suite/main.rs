@@ -1,4 +1,11 @@
 //! Tests of Varvelog as a whole, in one binary.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    clippy::print_stdout,
+    reason = "all of this crate is tests: it fails loudly and tells its seeds"
+)]
 
 mod crashes;
 mod flights;

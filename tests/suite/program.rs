@@ -71,13 +71,11 @@ impl Program {
                 .find_map(|word| word.strip_prefix(name))
                 .map(str::to_owned)
         };
-        match (word("grpc="), word("http=")) {
-            (Some(grpc), Some(_http)) => Ok(Self { child, grpc }),
-            _ => {
-                let status = child.wait().expect("it ended");
-                Err((status, errors.join().unwrap_or_default()))
-            }
+        if let (Some(grpc), Some(_http)) = (word("grpc="), word("http=")) {
+            return Ok(Self { child, grpc });
         }
+        let status = child.wait().expect("it ended");
+        Err((status, errors.join().unwrap_or_default()))
     }
 
     /// A client's connection.

@@ -17,7 +17,9 @@ async fn main() -> anyhow::Result<()> {
     let server = std::env::var("VARVELOG_SERVER").unwrap_or_else(|_| "localhost".to_owned());
     let connection = Connection::open(server).await?;
     let admin = Admin::new(&connection);
-    admin.create_topic(NewTopic::new(TOPIC).partitions(3).ok_if_exists(true)).await?;
+    admin
+        .create_topic(NewTopic::new(TOPIC).partitions(3).ok_if_exists(true))
+        .await?;
 
     let run = std::process::id();
     produce(&connection, run).await?;
@@ -46,7 +48,10 @@ async fn consume(
     run: u32,
 ) -> anyhow::Result<BTreeMap<String, Vec<u32>>> {
     let group = format!("{service}-{run}");
-    let mut consumer = GroupConsumer::config(group).topics([TOPIC]).open(connection).await?;
+    let mut consumer = GroupConsumer::config(group)
+        .topics([TOPIC])
+        .open(connection)
+        .await?;
     let mut seen: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     while seen.values().map(Vec::len).sum::<usize>() < ORDERS as usize {
         let delivery = consumer.next().await.context("the stream goes on")??;

@@ -86,7 +86,7 @@ impl World {
     /// Does one thing; when it returns, the thing is acknowledged.
     pub(super) fn perform(&mut self, op: &Op, model: &Model) -> Result<(), Died> {
         match op {
-            Op::CreateTopic(name, partitions) => self.change(ChangeRequest::CreateTopic {
+            Op::CreateTopic(name, partitions) => self.change(&ChangeRequest::CreateTopic {
                 name: topic(name),
                 partitions: *partitions,
                 settings: TopicSettings {
@@ -94,11 +94,11 @@ impl World {
                     ..Default::default()
                 },
             }),
-            Op::AddPartitions(name, total) => self.change(ChangeRequest::AddPartitions {
+            Op::AddPartitions(name, total) => self.change(&ChangeRequest::AddPartitions {
                 name: topic(name),
                 total: *total,
             }),
-            Op::DeleteTopic(name) => self.change(ChangeRequest::DeleteTopic {
+            Op::DeleteTopic(name) => self.change(&ChangeRequest::DeleteTopic {
                 name: topic(name),
                 force: true,
             }),
@@ -111,19 +111,19 @@ impl World {
                 self.append(name, &[(*first, values), (*second, others)])
             }
             Op::DeleteRecords(name, partition, before) => {
-                self.change(ChangeRequest::DeleteRecords {
+                self.change(&ChangeRequest::DeleteRecords {
                     name: topic(name),
                     partition: *partition,
                     before: Offset::new(*before).unwrap(),
                 })
             }
-            Op::CreateGroup(name, of) => self.change(ChangeRequest::CreateGroup {
+            Op::CreateGroup(name, of) => self.change(&ChangeRequest::CreateGroup {
                 name: group(name),
                 topics: vec![topic(of)],
                 settings: GroupSettings::default(),
                 start: StartAt::Earliest,
             }),
-            Op::Commit(name, of, partition, offset) => self.change(ChangeRequest::CommitOffsets {
+            Op::Commit(name, of, partition, offset) => self.change(&ChangeRequest::CommitOffsets {
                 group: group(name),
                 offsets: vec![CommitRequest {
                     topic: topic(of),
@@ -137,17 +137,17 @@ impl World {
                 self.settle(name, self.id(of, *partition), (*first, *last))
             }
             Op::ResetOffsets(name, of, partition, offset) => {
-                self.change(ChangeRequest::ResetOffsets {
+                self.change(&ChangeRequest::ResetOffsets {
                     group: group(name),
                     positions: vec![(self.id(of, *partition), Offset::new(*offset).unwrap())],
                     force: true,
                 })
             }
-            Op::DeleteGroup(name) => self.change(ChangeRequest::DeleteGroup {
+            Op::DeleteGroup(name) => self.change(&ChangeRequest::DeleteGroup {
                 name: group(name),
                 purge_dead_letters: true,
             }),
-            Op::InitProducer => self.change(ChangeRequest::InitProducer { name: "p".into() }),
+            Op::InitProducer => self.change(&ChangeRequest::InitProducer { name: "p".into() }),
             _ => self.maintain(op),
         }
     }
@@ -224,11 +224,11 @@ impl World {
         Ok(())
     }
 
-    fn change(&mut self, request: ChangeRequest) -> Result<(), Died> {
+    fn change(&mut self, request: &ChangeRequest) -> Result<(), Died> {
         let mut dice = self.dice;
         let changes = decide::decide(
             self.engine.applier.state(),
-            &request,
+            request,
             &|_| 0,
             &mut || {
                 dice += 1;
@@ -338,7 +338,7 @@ fn read(reader: &PartitionReader) -> (u64, Vec<String>) {
             .expect("what is visible can be read");
         for stored in &batches {
             let records = Records::open(&stored.body, 1 << 20).expect("a body is whole");
-            for record in records.iter() {
+            for record in &records {
                 let record = record.expect("a record is whole");
                 let at = stored.base_offset.plus(record.offset_delta.into());
                 if at >= offset {

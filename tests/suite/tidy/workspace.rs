@@ -26,15 +26,8 @@ fn every_crate_takes_the_lints_of_the_workspace() {
 fn may_name(name: &str) -> &'static [&'static str] {
     match name {
         "proto" | "log-store" => &[],
-        "broker" => &["varvelog-proto", "varvelog-store"],
         // The client builds record batches, and the store alone knows their layout.
-        "client" => &["varvelog-proto", "varvelog-store"],
-        "cli" => &[
-            "varvelog-proto",
-            "varvelog-store",
-            "varvelog-broker",
-            "varvelog-client",
-        ],
+        "broker" | "client" => &["varvelog-proto", "varvelog-store"],
         _ => &[
             "varvelog-proto",
             "varvelog-store",
