@@ -1,8 +1,8 @@
 //! Checkpoints: what a start begins with, so that it need not apply the whole write-ahead log.
 //!
-//! A checkpoint is one file, written under a temporary name, synced, renamed, and the folder synced.
-//! The newest two are kept, and the log from the older one on: a damaged checkpoint costs time and
-//! nothing else.
+//! A checkpoint is one file, written under a temporary name, synced, renamed, and the folder
+//! synced. The newest two are kept, and the log from the older one on: a damaged checkpoint costs
+//! time and nothing else.
 
 use std::io;
 use std::sync::Arc;

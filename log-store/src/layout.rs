@@ -13,7 +13,8 @@
 //! checkpoints/<20 digits>.ckpt                               named by its sequence
 //! ```
 //!
-//! A name that parses as nothing is not ours, and is left alone. A file that is being written under a temporary name has `.tmp` behind its own.
+//! A name that parses as nothing is not ours, and is left alone. A file that is being written
+//! under a temporary name has `.tmp` behind its own.
 
 use crate::offset::{Offset, PartitionId, Sequence, TopicId};
 

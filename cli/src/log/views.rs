@@ -105,19 +105,7 @@ pub(super) fn verify_view(
         .iter()
         .map(|found| format!("{}: {}", found.sequence, found.damage))
         .collect();
-    let wal_text = match wal {
-        Ok(tail) => format!(
-            "{} commands behind the checkpoint, sound",
-            count(tail.frames)
-        ),
-        Err(error) => error.to_string(),
-    };
-    let wal_json = match wal {
-        Ok(tail) => {
-            json!({ "frames": tail.frames.to_string(), "lastSequence": tail.last.to_string() })
-        }
-        Err(error) => json!({ "error": error.to_string() }),
-    };
+    let (wal_text, wal_json) = describe_wal(wal);
     let pairs = vec![
         (
             "checkpoint",
@@ -132,18 +120,6 @@ pub(super) fn verify_view(
             String::from(if is_sound { "sound" } else { "damaged" }),
         ),
     ];
-    let table = Block::Table {
-        title: String::new(),
-        header: vec![
-            "PARTITION",
-            ">SEGMENTS",
-            ">BATCHES",
-            ">RECORDS",
-            ">SIZE",
-            "STATE",
-        ],
-        rows: verified.iter().map(Verified::to_row).collect(),
-    };
     let items: Vec<Value> = verified.iter().map(Verified::to_json).collect();
     let json = json!({
         "sound": is_sound,
@@ -156,10 +132,39 @@ pub(super) fn verify_view(
         .iter()
         .map(|found| format!("{}/{}", found.topic, found.partition));
     View {
-        blocks: vec![table, Block::Pairs(pairs)],
+        blocks: vec![verified_table(verified), Block::Pairs(pairs)],
         json,
         items,
         names: names.collect(),
+    }
+}
+
+/// What the write-ahead log is like, for people and for programs.
+fn describe_wal(wal: &Result<WalTail, WalError>) -> (String, Value) {
+    match wal {
+        Ok(tail) => (
+            format!(
+                "{} commands behind the checkpoint, sound",
+                count(tail.frames)
+            ),
+            json!({ "frames": tail.frames.to_string(), "lastSequence": tail.last.to_string() }),
+        ),
+        Err(error) => (error.to_string(), json!({ "error": error.to_string() })),
+    }
+}
+
+fn verified_table(verified: &[Verified]) -> Block {
+    Block::Table {
+        title: String::new(),
+        header: vec![
+            "PARTITION",
+            ">SEGMENTS",
+            ">BATCHES",
+            ">RECORDS",
+            ">SIZE",
+            "STATE",
+        ],
+        rows: verified.iter().map(Verified::to_row).collect(),
     }
 }
 
