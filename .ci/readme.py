@@ -1,4 +1,4 @@
-"""Runs every block of README.md in a copy of the checkout, in order, in one shell.
+"""Runs every block of README.md in the checkout, in order, in one shell.
 
 usage: python3 .ci/readme.py PATH_OF_VARVELOG
 
@@ -7,11 +7,13 @@ step, is checked to be that step; the demo is told to end by itself. Python bloc
 programs in examples/python, which CI runs against a broker.
 """
 
+import os
 import pathlib
 import re
+import shlex
+import shutil
 import subprocess
 import sys
-import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEST_COMMAND = "cargo test --workspace --locked"
@@ -44,24 +46,32 @@ def shell_script(found: list[tuple[str, str]]) -> str:
                 continue
             if line == DEMO_COMMAND:
                 line += " --exit"
-            lines.append(f"printf '$ %s\\n' {line!r} >&2")
+            lines.append(f"printf '$ %s\\n' {shlex.quote(line)} >&2")
             lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def clean() -> None:
+    """Takes away what the blocks make."""
+    for name in ["varvelog-data", "varvelog-proto"]:
+        shutil.rmtree(ROOT / name, ignore_errors=True)
 
 
 def main() -> int:
     program = pathlib.Path(sys.argv[1]).resolve()
     script = shell_script(blocks())
-    with tempfile.TemporaryDirectory() as folder:
-        # What the blocks make stays out of the checkout; what they read is linked.
-        work = pathlib.Path(folder)
-        for entry in ROOT.iterdir():
-            (work / entry.name).symlink_to(entry)
-        path = f"{program.parent}:{subprocess.os.environ['PATH']}"
-        environment = dict(subprocess.os.environ, PATH=path)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    clean()
+    try:
         done = subprocess.run(
-            ["bash", "-c", script], cwd=work, env=environment, timeout=1500, check=False
+            ["bash", "-c", script],
+            cwd=ROOT,
+            env=dict(os.environ, PATH=path),
+            timeout=1500,
+            check=False,
         )
+    finally:
+        clean()
     print(f"README: {'every block ran' if done.returncode == 0 else 'a block failed'}")
     return done.returncode
 
