@@ -30,27 +30,29 @@ pub(crate) struct Options {
     pub(crate) dir: PathBuf,
 }
 
-type Failure = Box<dyn std::error::Error>;
+pub(crate) type Failure = Box<dyn std::error::Error>;
 
+/// The topic of all measurements.
+pub(crate) const TOPIC: &str = "load";
 const RECORDS_PER_BATCH: u32 = 1000;
 const IN_FLIGHT: u64 = 8;
 const REQUESTS_MAX: usize = 8;
 const CREDIT: i32 = 8;
 
 pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
-    let batch = batch()?;
+    let batch = batch(RECORDS_PER_BATCH)?;
     let batches = (options.mib << 20) / batch.len() as u64;
     for round in 1..=options.rounds {
         let floor = floor_server(options)?;
-        let write = measure(&floor, produce(&floor.address, &batch, batches)).await?;
+        let write = measure(&floor, produce(&floor.address, &batch, batches, 1)).await?;
         report(round, "floor produce", &write, batches, &batch);
         let read = measure(&floor, tail(&floor.address)).await?;
         report(round, "floor read", &read, batches, &batch);
         drop(floor);
         for sync in ["always", "interval:100ms"] {
-            let broker = broker(options, sync)?;
-            create_topic(&broker.address).await?;
-            let write = measure(&broker, produce(&broker.address, &batch, batches)).await?;
+            let broker = broker(options, sync, true)?;
+            create_topic(&broker.address, 1).await?;
+            let write = measure(&broker, produce(&broker.address, &batch, batches, 1)).await?;
             report(round, &format!("produce {sync}"), &write, batches, &batch);
             let read = measure(&broker, consume(&broker.address, batches)).await?;
             report(round, &format!("consume {sync}"), &read, batches, &batch);
@@ -95,10 +97,11 @@ fn report(round: u32, what: &str, cost: &Cost, batches: u64, batch: &Bytes) {
     );
 }
 
-fn batch() -> Result<Bytes, Failure> {
-    let mut builder = BatchBuilder::new(Codec::None, 1100 * RECORDS_PER_BATCH as usize);
+/// A batch of records of 1 KiB.
+pub(crate) fn batch(records: u32) -> Result<Bytes, Failure> {
+    let mut builder = BatchBuilder::new(Codec::None, 1100 * records as usize);
     let value = vec![b'v'; 1000];
-    for number in 0..RECORDS_PER_BATCH {
+    for number in 0..records {
         let key = format!("key-{number:016}");
         builder.push(None, Some(key.as_bytes()), Some(&value), std::iter::empty())?;
     }
@@ -113,9 +116,12 @@ fn floor_server(options: &Options) -> Result<Server, Failure> {
     )
 }
 
-fn broker(options: &Options, sync: &str) -> Result<Server, Failure> {
+/// Starts a broker, on an empty folder if `fresh`.
+pub(crate) fn broker(options: &Options, sync: &str, fresh: bool) -> Result<Server, Failure> {
     let data = options.dir.join("varvelog-load-data");
-    remove(&data)?;
+    if fresh {
+        remove(&data)?;
+    }
     Server::start(
         Command::new(&options.binary)
             .args([
@@ -138,7 +144,7 @@ fn remove(data: &Path) -> Result<(), Failure> {
     }
 }
 
-async fn connect(address: &str) -> Result<Channel, Failure> {
+pub(crate) async fn connect(address: &str) -> Result<Channel, Failure> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))?
         .initial_stream_window_size(8 << 20)
         .initial_connection_window_size(16 << 20)
@@ -146,10 +152,10 @@ async fn connect(address: &str) -> Result<Channel, Failure> {
     Ok(endpoint.connect().await?)
 }
 
-async fn create_topic(address: &str) -> Result<(), Failure> {
+pub(crate) async fn create_topic(address: &str, partitions: u32) -> Result<(), Failure> {
     let topic = Topic {
-        name: "load".into(),
-        partitions: 1,
+        name: TOPIC.into(),
+        partitions: i32::try_from(partitions)?,
         ..Topic::default()
     };
     let request = CreateTopicRequest {
@@ -162,7 +168,13 @@ async fn create_topic(address: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn produce(address: &str, batch: &Bytes, batches: u64) -> Result<(), Failure> {
+/// One stream, eight batches in flight, over all partitions in turn.
+pub(crate) async fn produce(
+    address: &str,
+    batch: &Bytes,
+    batches: u64,
+    partitions: u32,
+) -> Result<(), Failure> {
     let mut client = LogServiceClient::new(connect(address).await?);
     let (sender, requests) = mpsc::channel(REQUESTS_MAX);
     let mut answers = client
@@ -173,11 +185,11 @@ async fn produce(address: &str, batch: &Bytes, batches: u64) -> Result<(), Failu
     while answered < batches {
         while sent < batches && sent - answered < IN_FLIGHT {
             let part = PartitionBatch {
-                partition: 0,
+                partition: i32::try_from(sent % u64::from(partitions))?,
                 batch: batch.clone(),
             };
             let request = ProduceRequest {
-                topic: "load".into(),
+                topic: TOPIC.into(),
                 batches: vec![part],
                 ..ProduceRequest::default()
             };
@@ -213,8 +225,8 @@ async fn consume(address: &str, batches: u64) -> Result<(), Failure> {
         GroupServiceClient::new(connect(address).await?).max_decoding_message_size(64 << 20);
     let (sender, requests) = mpsc::channel(64);
     let start = ConsumeRequest {
-        group: "load".into(),
-        topics: vec!["load".into()],
+        group: TOPIC.into(),
+        topics: vec![TOPIC.into()],
         as_batches: true,
         max_records: 10_000,
         max_bytes: 2 << 20,

@@ -7,10 +7,13 @@
 mod drive;
 mod floor;
 mod process;
+mod restart;
 
 use std::path::PathBuf;
 
 const USAGE: &str = "usage: varvelog-load run --binary PATH [--mib N] [--rounds N] [--dir DIR]
+       varvelog-load startup --binary PATH [--dir DIR]
+       varvelog-load idle --binary PATH [--dir DIR]
        varvelog-load floor-server DIR";
 
 #[tokio::main(flavor = "current_thread")]
@@ -22,6 +25,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             floor::serve(PathBuf::from(dir)).await
         }
         Some("run") => drive::run(&options(&arguments)?).await,
+        Some("startup") => restart::startup(&options(&arguments)?).await,
+        Some("idle") => restart::idle(&options(&arguments)?).await,
         _ => Err(USAGE.into()),
     }
 }

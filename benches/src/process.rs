@@ -27,6 +27,21 @@ impl Server {
         Ok(Self { child, address })
     }
 
+    /// Ends it as a power switch would end the process.
+    pub(crate) fn kill(&mut self) -> std::io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
+    }
+
+    /// Resident memory, KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
     /// User and system time so far, seconds.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         cpu_seconds(Path::new(&format!("/proc/{}/stat", self.child.id())))
