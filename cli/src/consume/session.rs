@@ -8,11 +8,15 @@ use varvelog_proto::v1;
 use super::command::{ConsumeArgs, EXEC_HOLD, Settle};
 use super::exec::{self, Handled};
 use crate::connect::Connection;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Output, Printed, RecordPrinter, complain};
 
 /// How long nothing must come before the group is asked whether anything is left.
 const QUIET_TIME: Duration = Duration::from_millis(200);
+
+/// The reason of a broker that knows no retries yet.
+const NOT_IMPLEMENTED: &str = "NOT_IMPLEMENTED";
 
 /// A member at work.
 pub(super) struct Session<'a> {
@@ -158,16 +162,20 @@ impl<'a> Session<'a> {
         up_to_offset: Option<i64>,
         failures: Vec<v1::Failure>,
     ) -> Result<(), Failure> {
+        let has_failures = !failures.is_empty();
         let request = self.connection.request(v1::AckRequest {
             ack_token: response.ack_token.clone(),
             failures,
             up_to_offset,
             outputs: Vec::new(),
         });
-        let answer = self
-            .connection
-            .answer(self.connection.group().ack(request))
-            .await?;
+        let mut group = self.connection.group();
+        let answer = match self.connection.answer(group.ack(request)).await {
+            Err(error) if has_failures && error.reason.as_deref() == Some(NOT_IMPLEMENTED) => {
+                return Err(unsettled(response));
+            }
+            answer => answer?,
+        };
         if !answer.conflicts.is_empty() {
             self.output.note(&format!(
                 "{} records of {}/{} were given to another before they were settled here",
@@ -196,4 +204,14 @@ impl<'a> Session<'a> {
     fn is_full(&self) -> bool {
         self.args.limit.is_some_and(|limit| self.handled >= limit)
     }
+}
+
+/// A record failed and the broker cannot take that: the work ends here, so that the order of the
+/// partition stands, and the record comes again.
+fn unsettled(response: &v1::ConsumeResponse) -> Failure {
+    let message = format!(
+        "a record of {}/{} failed, and this broker takes no failures yet: it was not settled",
+        response.topic, response.partition
+    );
+    Failure::new(Exit::Partly, message).hint("the same again; it begins with that record")
 }

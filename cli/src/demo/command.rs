@@ -1,6 +1,7 @@
 //! Arguments and course of `varvelog demo`.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use varvelog_broker::config::{Config, Sources};
@@ -100,8 +101,7 @@ async fn course(
     let failure = |error: CallError| connection.failure(error);
     let topic = NewTopic::new(TOPIC).partitions(PARTITIONS);
     admin.create_topic(topic).await.map_err(failure)?;
-    produce(&connection, context).await?;
-    read(&connection, context).await?;
+    traffic(&connection, context).await?;
     let topic = admin.topic(TOPIC).await.map_err(failure)?;
     let groups = groups_of_topic(&connection, TOPIC).await?;
     let zone = context.output.zone.clone();
@@ -118,34 +118,41 @@ async fn course(
     std::future::pending().await
 }
 
-async fn produce(connection: &Connection, context: &mut Context) -> Result<(), Failure> {
+/// Two groups wait; then the flights go in and both read all of them.
+async fn traffic(connection: &Connection, context: &mut Context) -> Result<(), Failure> {
     let total = flights::count();
+    let many = readers::join(connection, TOPIC, "boarding", 3).await?;
+    let one = readers::join(connection, TOPIC, "audit", 1).await?;
     let progress = Progress::new("producing", Some(total), context.output.quiet);
     let begun = Since::now();
-    let produced = flights::produce(connection, TOPIC, &progress).await;
-    progress.finish();
-    produced.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    let total = show_count(i64::try_from(total).unwrap_or(i64::MAX));
-    let took = show_age(begun.passed());
+    let (produced, many, one) = tokio::try_join!(
+        produce(connection, &progress),
+        many.read_all(total),
+        one.read_all(total),
+    )?;
+    let count = show_count(i64::try_from(total).unwrap_or(i64::MAX));
+    let took = show_age(produced);
     say(
         context,
-        &format!("produced {total} flights, keyed by origin, in {took}"),
-    )
-}
-
-async fn read(connection: &Connection, context: &mut Context) -> Result<(), Failure> {
-    let total = flights::count();
-    let begun = Since::now();
-    let (many, one) = tokio::try_join!(
-        readers::read_all(connection, TOPIC, "boarding", 3, total),
-        readers::read_all(connection, TOPIC, "audit", 1, total),
+        &format!("produced {count} flights, keyed by origin, in {took}"),
     )?;
     say(context, &many.to_text())?;
     say(context, &one.to_text())?;
     say(
         context,
-        &format!("both read and settled in {}\n", show_age(begun.passed())),
+        &format!(
+            "all read and settled by both after {}\n",
+            show_age(begun.passed())
+        ),
     )
+}
+
+async fn produce(connection: &Connection, progress: &Progress) -> Result<Duration, Failure> {
+    let begun = Since::now();
+    let produced = flights::produce(connection, TOPIC, progress).await;
+    progress.finish();
+    produced.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    Ok(begun.passed())
 }
 
 fn commands(server: &str) -> String {

@@ -35,36 +35,51 @@ impl Shares {
     }
 }
 
-/// Reads until the members of the group have settled `total` records together.
-pub(super) async fn read_all(
+/// The members of a group, waiting for records.
+#[derive(Debug)]
+pub(super) struct Readers {
+    group: &'static str,
+    consumers: Vec<GroupConsumer>,
+    server: String,
+}
+
+/// Joins a group as so many members, which share the partitions before there is a record.
+pub(super) async fn join(
     connection: &Connection,
     topic: &str,
     group: &'static str,
     members: usize,
-    total: u64,
-) -> Result<Shares, Failure> {
+) -> Result<Readers, Failure> {
+    let server = connection.address().to_owned();
     let mut consumers = Vec::with_capacity(members);
     for _ in 0..members {
         let opened = GroupConsumer::config(group)
             .topics([topic])
             .open(connection)
             .await;
-        consumers.push(opened.map_err(|error| Failure::call(&error, connection.address()))?);
+        consumers.push(opened.map_err(|error| Failure::call(&error, &server))?);
     }
-    let left = Arc::new(AtomicU64::new(total));
-    let done = CancellationToken::new();
-    let reading = consumers.into_iter().map(|consumer| {
-        read(
-            consumer,
-            Arc::clone(&left),
-            done.clone(),
-            connection.address(),
-        )
-    });
-    Ok(Shares {
+    Ok(Readers {
         group,
-        records: try_join_all(reading).await?,
+        consumers,
+        server,
     })
+}
+
+impl Readers {
+    /// Reads until the members have settled `total` records together.
+    pub(super) async fn read_all(self, total: u64) -> Result<Shares, Failure> {
+        let left = Arc::new(AtomicU64::new(total));
+        let done = CancellationToken::new();
+        let reading = self
+            .consumers
+            .into_iter()
+            .map(|consumer| read(consumer, Arc::clone(&left), done.clone(), &self.server));
+        Ok(Shares {
+            group: self.group,
+            records: try_join_all(reading).await?,
+        })
+    }
 }
 
 async fn read(
