@@ -234,6 +234,7 @@ fn open_folder(config: &Config) -> Result<OpenFolder, StartError> {
         .commit_now(started, clock.wall(), clock.mono());
     let outcome = committed.map_err(|error| StartError::Core(error.into()))?;
     assert!(outcome.is_ok(), "the start of a broker is never refused");
+    opened.engine.applier.request_sweep();
     Ok(OpenFolder {
         opened,
         root,
@@ -328,6 +329,7 @@ fn core_options(config: &Config) -> CoreOptions {
         checkpoint_interval: config.checkpoint.interval,
         unlink_delay: config.topics.unlink_delay,
         producer_expiry: config.producers.expiry,
+        offset_retention: config.groups.offset_retention,
         limits: CountLimits {
             topics: count(config.limits.topics),
             partitions: count(config.limits.partitions),

@@ -293,6 +293,19 @@ impl Applier {
         }
     }
 
+    /// Asks for a flush of all tails, also of those that were asked for before.
+    pub fn request_flush_again(&mut self) {
+        let all: Vec<PartitionId> = std::mem::take(&mut self.dirty).into_keys().collect();
+        self.outbox.push(Task::Flush(all));
+    }
+
+    /// Asks to remove files that a retention left behind when the process ended in between.
+    pub fn request_sweep(&mut self) {
+        let mut all: Vec<PartitionId> = self.logs.keys().copied().collect();
+        all.sort_unstable();
+        self.outbox.extend(all.into_iter().map(Task::Sweep));
+    }
+
     /// Whether some tail has bytes that no flush task was made for.
     pub fn has_dirty(&self) -> bool {
         !self.dirty.is_empty()

@@ -30,6 +30,8 @@ pub enum Task {
     Roll(PartitionId),
     /// Remove the files of segments retired up to this running time.
     RemoveRetired(u64),
+    /// Remove files of segments below the log start that no manifest knows any more.
+    Sweep(PartitionId),
     /// A topic was deleted: nothing more is written to it.
     Close(TopicId, u32),
     /// Remove the files of a deleted topic.
@@ -140,6 +142,7 @@ impl Flusher {
                 Ok(())
             })?,
             Task::RemoveRetired(before) => self.remove_retired(before)?,
+            Task::Sweep(id) => self.sweep(id)?,
             Task::Close(topic, partitions) => self.close(topic, partitions),
             Task::RemoveTopic(topic, partitions) => {
                 self.remove_topic(topic, partitions)?;
@@ -197,6 +200,18 @@ impl Flusher {
             self.with(id, |writer| writer.remove_retired(segments))?;
         }
         Ok(())
+    }
+
+    fn sweep(&mut self, partition: PartitionId) -> Result<(), FlushError> {
+        let Some(writer) = self.writers.get(&partition) else {
+            return Ok(());
+        };
+        // What this process retired is removed in its time.
+        if self.retired.iter().any(|(_, id, _)| *id == partition) {
+            return Ok(());
+        }
+        partition::remove_below(&self.volume, &writer.manifest())
+            .map_err(|source| FlushError::Partition { partition, source })
     }
 
     fn close(&mut self, topic: TopicId, partitions: u32) {

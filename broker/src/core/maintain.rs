@@ -24,6 +24,7 @@ impl Core {
             self.remove_topics(before);
         }
         self.expire(stamp.wall);
+        self.expire_groups(stamp.running_ms);
     }
 
     fn remove_topics(&mut self, before: u64) {
@@ -42,6 +43,28 @@ impl Core {
                     .applier
                     .push_task(Task::RemoveTopic(topic, partitions));
             }
+        }
+    }
+
+    /// Forgets groups that nobody was in, or committed for, in `groups.offset_retention` of the
+    /// broker's running time: neither a stop nor a step of the wall clock takes an offset.
+    fn expire_groups(&mut self, running_ms: u64) {
+        let Some(active_since) = running_ms.checked_sub(millis(self.options.offset_retention))
+        else {
+            return;
+        };
+        let groups = self.engine.applier.state().groups.iter();
+        let unused: Vec<_> = groups
+            .filter(|group| group.last_active.running_ms < active_since)
+            .map(|group| group.name.clone())
+            .filter(|name| self.sessions.live_members(name) + self.sessions.open_leases(name) == 0)
+            .collect();
+        for group in unused {
+            let change = Change::DeleteGroup {
+                group,
+                purge_dead_letters: false,
+            };
+            self.pending.push_back(Pending::Internal(change));
         }
     }
 

@@ -151,6 +151,10 @@ impl Draft {
             request: request.request,
             parts: parts.collect(),
         };
+        if let Some(appended) = with.state.find_duplicate(&append, with.stamp) {
+            drop(reply.send(Ok(appended)));
+            return;
+        }
         match with.state.predict(forecast, &mut append, with.stamp) {
             Ok(()) => {
                 self.bytes += append

@@ -34,7 +34,7 @@ impl Core {
                 return Ok(());
             }
             if self.engine.applier.unflushed_bytes() > self.options.unflushed_bytes_max {
-                self.engine.applier.request_flush(true);
+                self.hold_until_flushed();
                 return Ok(());
             }
             let mut pending = std::mem::take(&mut self.pending);
@@ -67,6 +67,20 @@ impl Core {
         Ok(())
     }
 
+    /// Too much waits for a flush. Whatever the flusher reports brings the core back here; on a
+    /// full volume it is asked again now and then.
+    fn hold_until_flushed(&mut self) {
+        let now = self.clock.mono();
+        if self
+            .flush_asked
+            .is_none_or(|asked| asked.plus(FULL_RETRY) <= now)
+        {
+            self.flush_asked = Some(now);
+            self.engine.applier.request_flush_again();
+            self.timers.wake(now.plus(FULL_RETRY));
+        }
+    }
+
     /// The volume has no room for the round: callers are told, the broker's own changes wait.
     fn put_back(&mut self, commands: Vec<Command>, origins: Vec<Origin>) {
         let until = self.clock.mono().plus(FULL_RETRY);
@@ -80,6 +94,8 @@ impl Core {
             match origin {
                 Origin::Append(reply, _room) => drop(reply.send(Err(full()))),
                 Origin::Change(_, reply) => drop(reply.send(Err(full()))),
+                // A broker that stops waits for no room.
+                Origin::Proposal(_) | Origin::Internal if self.stopping => {}
                 Origin::Proposal(id) => {
                     self.pending
                         .push_front(Pending::Proposal(id, command.change));

@@ -47,6 +47,8 @@ pub struct CoreOptions {
     pub unlink_delay: Duration,
     /// How long an unused producer is remembered.
     pub producer_expiry: Duration,
+    /// How long a group that nobody uses keeps its offsets.
+    pub offset_retention: Duration,
     /// How many there may be of each thing.
     pub limits: CountLimits,
     /// How much appends may add.
@@ -62,6 +64,9 @@ pub enum CoreFailure {
     /// Partition files or a checkpoint.
     #[error("{0}")]
     Flush(#[from] FlushError),
+    /// The sync thread is gone.
+    #[error("the sync thread has ended")]
+    SyncGone,
     /// The flusher's thread is gone.
     #[error("the flusher has ended")]
     FlusherGone,
@@ -104,6 +109,8 @@ pub struct Core {
     pub(super) call_next: u64,
     /// Streams whose joining caller was gone when the answer came.
     orphans: Vec<StreamKey>,
+    /// When the flusher was last asked because too much waits for it.
+    pub(super) flush_asked: Option<MonoMs>,
     /// The volume had no room: nothing is written before then.
     pub(super) full_until: Option<MonoMs>,
     pub(super) stopping: bool,
@@ -156,6 +163,7 @@ impl Core {
             calls: HashMap::new(),
             call_next: 0,
             orphans: Vec::new(),
+            flush_asked: None,
             full_until: None,
             stopping: false,
             checkpointing: false,
@@ -176,7 +184,7 @@ impl Core {
             select! {
                 recv(self.queue) -> queued => self.take_up(queued.ok()),
                 recv(self.syncer.results()) -> result => {
-                    let through = result.map_err(|_gone| CoreFailure::FlusherGone)??;
+                    let through = result.map_err(|_gone| CoreFailure::SyncGone)??;
                     self.synced(through);
                 }
                 recv(self.flusher.reports) -> report => {
@@ -199,6 +207,14 @@ impl Core {
         while self.checkpointing {
             self.wait_for_report()?;
         }
+        // The mark of a clean stop says that the log is whole up to here.
+        if self.timers.is_syncing() {
+            self.syncer
+                .results()
+                .recv()
+                .map_err(|_gone| CoreFailure::SyncGone)??;
+        }
+        self.engine.sync_job().run()?;
         Ok(self.engine.applier.applied())
     }
 

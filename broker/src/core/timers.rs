@@ -75,6 +75,11 @@ impl Timers {
         self.wake_at = Some(at);
     }
 
+    /// Whether a sync of the interval is under way.
+    pub(super) fn is_syncing(&self) -> bool {
+        self.syncing
+    }
+
     /// A sync ended.
     pub(super) fn synced(&mut self) {
         self.syncing = false;
@@ -146,6 +151,7 @@ mod tests {
             checkpoint_interval: Duration::from_mins(1),
             unlink_delay: Duration::ZERO,
             producer_expiry: Duration::from_secs(1),
+            offset_retention: Duration::from_secs(1),
             limits: CountLimits::default(),
             append_limits: AppendLimits::default(),
         };

@@ -46,7 +46,7 @@ pub use manifest::{ManifestError, PartitionManifest, SegmentManifest};
 pub use open::{PartitionParts, create, open};
 pub use open_files::OpenFiles;
 pub use reader::PartitionReader;
-pub use remove::remove_files;
+pub use remove::{remove_below, remove_files};
 pub use repair::RepairReport;
 pub use stored::{CommittedBatch, PartitionConfig, SegmentInfo, StoredBatch, Volume};
 pub use tail::TailAppender;
