@@ -19,13 +19,21 @@ pub(super) fn duration_ms(
         let what = format!("must be {limit}");
         FieldViolation::bound(field, limit, got, what)
     };
-    let duration = Duration::try_from(*value).map_err(|_negative| refused())?;
+    let duration = positive(*value).ok_or_else(refused)?;
     if duration < min || duration > max {
         return Err(refused());
     }
     Ok(Some(
         u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
     ))
+}
+
+/// The duration, if it is canonical and not negative. (The conversion of `prost` negates without
+/// a check, and panics at the least number.)
+fn positive(value: prost_types::Duration) -> Option<Duration> {
+    let seconds = u64::try_from(value.seconds).ok()?;
+    let nanos = u32::try_from(value.nanos).ok()?;
+    (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
 }
 
 fn shown(duration: Duration) -> String {

@@ -32,3 +32,6 @@ mod topics;
 pub use context::{BrokerIdentity, Services};
 pub use edge::EdgeHandle;
 pub use serve::serve;
+
+#[cfg(test)]
+mod tests;

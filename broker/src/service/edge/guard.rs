@@ -72,6 +72,12 @@ impl ConnectionGuard {
                 .compare_exchange(LIVE, state, Ordering::AcqRel, Ordering::Acquire);
     }
 
+    /// Whether both are of one connection.
+    #[cfg(test)]
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Judges a stream of this connection that was just dropped by its client.
     pub async fn judge(&self) -> StreamEnd {
         tokio::time::sleep(LOOK_AFTER).await;
