@@ -28,6 +28,9 @@ pub(crate) struct ServeArgs {
 pub(crate) async fn run(args: ServeArgs, _context: &mut Context) -> Result<(), Failure> {
     let config = load(&args.sources)?;
     logging::start_for_broker(&config.log)?;
+    if config.insecure {
+        tracing::warn!("insecure is set: neither TLS nor authentication protects this broker");
+    }
     let mut stop = StopSignals::watch()?;
     let broker = tokio::select! {
         started = start(config) => started.map_err(|error| start_failure(&error))?,

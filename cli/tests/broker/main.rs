@@ -1,0 +1,9 @@
+//! The real program against a broker that is the real program too.
+
+#![expect(clippy::disallowed_methods, reason = "files that the program is given")]
+
+mod groups;
+mod records;
+mod running;
+mod serve;
+mod topics;
