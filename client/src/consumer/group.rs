@@ -1,6 +1,5 @@
 //! A member of a group, as its users hold it.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -215,32 +214,15 @@ pub struct Membership {
     pub generation: i64,
     /// In a stream group the partitions that are this member's; else none.
     pub assigned: Vec<(String, u32)>,
-    /// How many events there were.
-    pub(super) events: u64,
-    /// Partitions that were taken away and not given back: by which event.
-    revoked: BTreeMap<(String, u32), u64>,
 }
 
 impl Membership {
     pub(super) fn apply(&mut self, event: v1::GroupEvent) {
         let partition =
             |given: v1::TopicPartition| (given.topic, u32::try_from(given.partition).unwrap_or(0));
-        self.events += 1;
         self.member_id = event.member_id;
         self.generation = event.generation;
         self.assigned = event.assigned.into_iter().map(partition).collect();
-        let revoked = event.revoked.into_iter().map(partition);
-        self.revoked
-            .extend(revoked.map(|partition| (partition, self.events)));
-        for partition in &self.assigned {
-            self.revoked.remove(partition);
-        }
-    }
-
-    /// Whether the partition was taken away after so many events.
-    fn was_revoked(&self, topic: &str, partition: u32, events: u64) -> bool {
-        let revoked = self.revoked.get(&(topic.to_owned(), partition));
-        revoked.is_some_and(|by| *by > events)
     }
 }
 
@@ -291,45 +273,30 @@ impl GroupConsumer {
 
     /// None: it is not to be processed here any more.
     fn open_arrival(&self, arrival: Arrival) -> Option<Result<Delivery, ConsumeError>> {
-        let (response, in_hand, incarnation, events) = match arrival {
+        let (response, in_hand, incarnation) = match arrival {
             Arrival::Failed(error) => return Some(Err(error)),
             Arrival::Delivery {
                 response,
                 in_hand,
                 incarnation,
-                events,
-            } => (response, in_hand, incarnation, events),
+            } => (response, in_hand, incarnation),
         };
         if incarnation != self.incarnation.load(Ordering::Acquire) {
             return None;
         }
         let topic = response.topic.clone();
         let partition = u32::try_from(response.partition).unwrap_or(0);
-        let delivery = match Delivery::new(*response, in_hand, self.door.clone()) {
-            Ok(delivery) => delivery,
-            Err((offset, error)) => {
-                return Some(Err(ConsumeError::Corrupt {
-                    topic,
-                    partition,
-                    offset,
-                    error,
-                }));
-            }
-        };
-        if !self
-            .membership
-            .borrow()
-            .was_revoked(&topic, partition, events)
-        {
-            return Some(Ok(delivery));
+        // A partition that was taken away meanwhile waits for what is still out of it, so that
+        // this delivery is this member's to settle all the same.
+        match Delivery::new(*response, in_hand, self.door.clone()) {
+            Ok(delivery) => Some(Ok(delivery)),
+            Err((offset, error)) => Some(Err(ConsumeError::Corrupt {
+                topic,
+                partition,
+                offset,
+                error,
+            })),
         }
-        // It is another member's now, which should not have to wait for the lease to end.
-        tokio::spawn(async move {
-            if let Err(error) = delivery.release().await {
-                tracing::debug!(%error, "a buffered delivery could not be released");
-            }
-        });
-        None
     }
 }
 

@@ -22,12 +22,11 @@ use crate::retry::{self, BackoffConfig};
 /// What the task hands to the consumer.
 #[derive(Debug)]
 pub(super) enum Arrival {
-    /// Records. `incarnation`: of the membership that holds them; `events`: seen before them.
+    /// Records. `incarnation`: of the membership that holds them.
     Delivery {
         response: Box<v1::ConsumeResponse>,
         in_hand: InHand,
         incarnation: u32,
-        events: u64,
     },
     /// The end, and why.
     Failed(ConsumeError),
@@ -183,7 +182,6 @@ impl Member {
             response: Box::new(response),
             in_hand: self.credit.take(),
             incarnation: self.incarnation.load(Ordering::Acquire),
-            events: self.membership.borrow().events,
         };
         match self.arrivals.try_send(arrival) {
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => true,
