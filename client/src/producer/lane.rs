@@ -4,7 +4,9 @@
 //! those that wait, unless one came back; then nothing is sent until the ones behind it are back
 //! too. Stamped batches carry rising sequences of one identity. A sequence is used for other
 //! records only when it is certain that the broker never took it; where that is not certain, the
-//! lane takes a new identity, whose sequences begin at 0.
+//! lane takes a new identity, whose sequences begin at 0. The broker tells repeated batches from
+//! new ones only among the last few of a producer, so none goes out that is that far from the first
+//! pending one.
 
 use std::collections::VecDeque;
 
@@ -29,6 +31,8 @@ pub(super) struct Pending<T> {
     pub(super) records: u32,
     pub(super) bytes: usize,
     pub(super) stamp: Option<ProducerStamp>,
+    /// Which stamped batch of the lane it is; means nothing without a stamp.
+    pub(super) ordinal: u64,
     /// Encoded with `stamp`; the same bytes go out again.
     pub(super) body: Option<Bytes>,
     pub(super) in_flight: bool,
@@ -68,6 +72,8 @@ pub(super) struct Lane<T> {
     pending: VecDeque<Pending<T>>,
     /// How many of `pending` are in flight.
     in_flight: usize,
+    /// Of the next batch that is stamped.
+    next_ordinal: u64,
 }
 
 impl<T> Lane<T> {
@@ -78,6 +84,7 @@ impl<T> Lane<T> {
             renewal: None,
             pending: VecDeque::new(),
             in_flight: 0,
+            next_ordinal: 0,
         }
     }
 
@@ -159,6 +166,9 @@ impl<T> Lane<T> {
             return Ready::Wait;
         }
         let stampable = |batch: &Pending<T>| batch.stamp.is_some() || self.has_room(batch.records);
+        if stamped && !self.is_remembered(index, in_flight_max) {
+            return Ready::Wait;
+        }
         if stamped && !self.pending.get(index).is_some_and(stampable) {
             self.renewal = Some(Renewal::Identity);
             return Ready::Wait;
@@ -184,6 +194,8 @@ impl<T> Lane<T> {
             epoch,
             base_sequence,
         });
+        batch.ordinal = self.next_ordinal;
+        self.next_ordinal += 1;
         self.next_sequence = next;
     }
 
@@ -237,6 +249,18 @@ impl<T> Lane<T> {
         }
         self.in_flight = 0;
         std::mem::take(&mut self.pending).into_iter()
+    }
+
+    /// Whether the broker, which remembers so many batches, will still know the first pending one
+    /// when it has taken the one at `index`, whatever of what lies between it has taken already.
+    fn is_remembered(&self, index: usize, batches_remembered: usize) -> bool {
+        let ordinal = |batch: &Pending<T>| match batch.stamp {
+            Some(_) => batch.ordinal,
+            None => self.next_ordinal,
+        };
+        let first = self.pending.front().map_or(self.next_ordinal, ordinal);
+        let this = self.pending.get(index).map_or(self.next_ordinal, ordinal);
+        usize::try_from(this.saturating_sub(first)).is_ok_and(|apart| apart < batches_remembered)
     }
 
     fn has_room(&self, records: u32) -> bool {

@@ -146,6 +146,7 @@ impl<T> Pipeline<T> {
                 records,
                 bytes,
                 stamp: None,
+                ordinal: 0,
                 body: None,
                 in_flight: false,
                 unknown: false,

@@ -230,16 +230,16 @@ pub(super) enum Step {
     Wait(u64),
 }
 
-pub(super) fn steps(forgetful: bool) -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps(forgetful: bool, partitions: u32) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        6 => (0_u32..3).prop_map(Step::Push),
-        1 => (0_u32..3).prop_map(Step::PushPoison),
+        6 => (0..partitions).prop_map(Step::Push),
+        1 => (0..partitions).prop_map(Step::PushPoison),
         6 => Just(Step::Pump),
         6 => Just(Step::Process),
         2 => Just(Step::Refuse),
         6 => Just(Step::Answer),
         2 => (0_usize..5).prop_map(Step::Break),
-        u32::from(forgetful) => Just(Step::Forget),
+        1 => Just(if forgetful { Step::Forget } else { Step::Pump }),
         3 => (0_u64..2_000).prop_map(Step::Wait),
     ];
     prop::collection::vec(step, 0..120)
@@ -292,7 +292,7 @@ impl World {
                 outgoing.batches.len(),
                 "one batch of each partition"
             );
-            assert!(self.inbox.len() + self.answers.len() < CONFIG.in_flight);
+            assert!(self.inbox.len() + self.answers.len() < 5);
             self.inbox.push_back(outgoing);
         }
     }

@@ -12,22 +12,39 @@ use super::pipeline_model::{CONFIG, Step, World, parse, refusal, run, steps};
 use crate::error::reason;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn whatever_happens_each_batch_is_there_once_in_order_or_its_error_says_so(
-        steps in steps(false),
+        steps in steps(false, 3),
     ) {
         run(CONFIG, &steps).check(true);
     }
 
     #[test]
-    fn a_broker_that_forgets_producers_makes_no_error_dishonest(steps in steps(true)) {
+    fn what_passes_by_itself_never_fails_a_batch(steps in steps(false, 1)) {
+        let poison = |step: &Step| matches!(step, Step::PushPoison(_));
+        let steps: Vec<_> = steps.into_iter().filter(|step| !poison(step)).collect();
+        let patient = PipelineConfig {
+            in_flight: 5,
+            in_flight_per_partition: 5,
+            delivery_timeout: Duration::from_hours(1),
+            ..CONFIG
+        };
+        let world = run(patient, &steps);
+        world.check(true);
+        for settled in &world.settled {
+            prop_assert!(settled.outcome.is_ok(), "{settled:?}");
+        }
+    }
+
+    #[test]
+    fn a_broker_that_forgets_producers_makes_no_error_dishonest(steps in steps(true, 3)) {
         run(CONFIG, &steps).check(true);
     }
 
     #[test]
-    fn without_idempotence_nothing_is_lost_or_promised_falsely(steps in steps(false)) {
+    fn without_idempotence_nothing_is_lost_or_promised_falsely(steps in steps(false, 3)) {
         run(PipelineConfig { idempotent: false, ..CONFIG }, &steps).check(false);
     }
 }
@@ -291,4 +308,39 @@ fn before_a_new_identity_only_batches_of_unknown_fate_go_out() {
     world.settle_down();
     world.check(true);
     assert_eq!(world.model.logs[&0], [1, 2]);
+}
+
+#[test]
+fn a_batch_that_keeps_coming_back_is_not_left_behind_by_more_than_the_broker_remembers() {
+    let five = PipelineConfig {
+        in_flight: 5,
+        in_flight_per_partition: 5,
+        ..CONFIG
+    };
+    let mut world = World::new(five);
+    push_all(&mut world, &[0; 12]);
+    world.take(&Step::Pump);
+    world.take(&Step::Break(1));
+    world.take(&Step::Wait(100));
+    world.take(&Step::Pump);
+    world.take(&Step::Refuse);
+    for step in [Step::Process, Step::Answer].iter().cycle().take(10) {
+        world.take(step);
+    }
+    assert_eq!(
+        world.model.logs[&0],
+        [0, 1, 2, 3, 4],
+        "the first was there, the others are now"
+    );
+    world.take(&Step::Wait(200));
+    world.take(&Step::Pump);
+    let out: Vec<_> = world
+        .inbox
+        .iter()
+        .map(|request| parse(&request.batches[0]).0)
+        .collect();
+    assert_eq!(out, [0]);
+    world.settle_down();
+    world.check(true);
+    assert!(world.settled.iter().all(|settled| settled.outcome.is_ok()));
 }
