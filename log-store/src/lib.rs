@@ -2,7 +2,9 @@
 //! indexes, and checkpoints.
 //!
 //! Nothing here knows tokio, the API or a clock: time comes in as an argument, the disk through
-//! [`fs::Dir`]. Every file is described to the byte in `FORMAT.md`.
+//! [`fs::Dir`]. Every file is described to the byte below, in `FORMAT.md`.
+//!
+#![doc = include_str!("../FORMAT.md")]
 
 pub mod batch;
 pub mod checkpoint;
