@@ -88,6 +88,8 @@ struct Model {
     from: u64,
     /// Makes each frame unlike every other.
     attempts: u64,
+    /// Whether the last start cut something off.
+    cut: bool,
 }
 
 /// The simulated process has died.
@@ -191,6 +193,7 @@ impl Model {
         );
         let (wal, report) = alive(reader.into_writer(CONFIG))?;
         assert_eq!(report.last.get(), next - 1);
+        self.cut = report.cut.is_some();
         assert_eq!(wal.next_sequence().get(), next);
         self.frames.truncate(usize::try_from(next - 1).unwrap());
         self.synced = next - 1;
@@ -239,7 +242,13 @@ fn crash(disk: &SimDisk, model: &Model, seed: u64, effort: Effort) -> usize {
         ..model.clone()
     };
     after_kill.play(&killed, &[]).unwrap();
+    assert!(!after_kill.cut, "nothing was torn");
     let mut states = 1;
+    for state in killed.crash_states(seed, 6) {
+        after_kill.clone().play(&state, &[]).unwrap();
+        states += 1;
+    }
+    after_kill.play(&killed, &[Append(6), Sync]).unwrap();
     for state in killed.crash_states(seed, 6) {
         after_kill.clone().play(&state, &[]).unwrap();
         states += 1;

@@ -236,3 +236,41 @@ fn a_file_of_another_folder_or_name_or_release_is_refused() {
     let error = reader(&dir, 1).unwrap_err();
     assert!(error.to_string().contains("version 2"), "{error}");
 }
+
+#[test]
+fn a_frame_that_does_not_follow_the_one_before_is_damage() {
+    let position = FIRST_FRAME + 2 * FRAME_BYTES;
+    let previous = u32::try_from(position - FRAME_BYTES).unwrap();
+    for (sequence, previous, good) in [(3, previous, true), (3, 4096, false), (4, previous, false)]
+    {
+        let (_disk, dir) = log_of(2);
+        let frame = Frame {
+            bulk: vec![],
+            head: bytes::Bytes::new(),
+            ..frame(3)
+        };
+        let place = frame::FramePlace {
+            position,
+            previous,
+            sequence: Sequence::new(sequence),
+            durable: Sequence::ZERO,
+            payload_bytes: 0,
+        };
+        let mut written = Vec::new();
+        frame::encode(
+            &frame,
+            place,
+            &frame::Chain::new(FOLDER, 1, 1),
+            &mut written,
+        );
+        dir.open(&name(1))
+            .unwrap()
+            .write_at(&written, position)
+            .unwrap();
+        match numbers(&dir, 1) {
+            Ok(numbers) => assert!(good && numbers == [1, 2, 3]),
+            Err(WalError::Corrupt { position: at, .. }) => assert!(!good && at == position),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

@@ -220,6 +220,18 @@ fn a_failed_sync_is_final_for_the_writer_and_every_job() {
 }
 
 #[test]
+fn a_prepare_job_that_is_dropped_holds_nobody_up() {
+    let disk = SimDisk::new();
+    let mut wal = start(&disk.root());
+    let job = wal.prepare_job().unwrap();
+    assert!(wal.prepare_job().is_none(), "one is on its way");
+    drop(job);
+    wal.append(&[frame(3000), frame(3000)]).unwrap();
+    wal.prepare_job().unwrap().run().unwrap();
+    assert!(wal.prepare_job().is_none(), "one is ready");
+}
+
+#[test]
 fn jobs_run_on_other_threads_while_frames_are_appended() {
     let temp = tempfile::tempdir().unwrap();
     let dir = OsDir::open(temp.path()).unwrap();

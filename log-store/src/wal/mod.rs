@@ -33,6 +33,8 @@ mod crash_tests;
 #[cfg(test)]
 mod damage_tests;
 #[cfg(test)]
+mod fixture_tests;
+#[cfg(test)]
 mod limit_tests;
 #[cfg(test)]
 mod samples;

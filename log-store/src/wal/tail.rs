@@ -70,7 +70,8 @@ impl fmt::Display for TailCut {
     }
 }
 
-/// Cuts `log` at `position`, and removes what lies in later files. The caller syncs `log`.
+/// Cuts `log` at `position`, and removes what lies in later files. The caller syncs `log` and
+/// the folder.
 pub(super) fn cut_off(
     dir: &Arc<dyn Dir>,
     log: &LogFile,
@@ -83,9 +84,6 @@ pub(super) fn cut_off(
     let saved_as = save(dir, log.header.number, &saved)?;
     for name in &cut.files {
         dir.remove(name).map_err(WalError::io("remove", name))?;
-    }
-    if !cut.files.is_empty() {
-        dir.sync().map_err(WalError::io("sync", "."))?;
     }
     write_zeros(log.file.as_ref(), position, cut.end).map_err(log.io("write"))?;
     Ok(TailCut {
