@@ -172,8 +172,8 @@ pub(crate) fn check_name(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A folder of the operating system. What it makes is for this user only; descriptors are closed
-/// in programs that this one starts, and no link is followed.
+/// A folder of the operating system. What it makes is for this user only, a file that is a link
+/// is refused, and descriptors are closed in programs that this one starts.
 #[derive(Debug)]
 pub struct OsDir {
     folder: OwnedFd,

@@ -1,7 +1,8 @@
 //! What was found at the end of the log, and how it is cut off.
 //!
 //! The cut is synced, with what is kept, before a frame is written behind it, so that nothing of
-//! what was cut can ever be read as part of what comes. A crash in between leaves less to cut, or the same.
+//! what was cut can ever be read as part of what comes. A crash in between leaves less to cut, or
+//! the same.
 
 use std::fmt;
 use std::io;
@@ -64,7 +65,8 @@ impl fmt::Display for TailCut {
         };
         write!(
             f,
-            "write-ahead log file {} was cut at byte {}: {reason}; {} bytes were never acknowledged",
+            "write-ahead log file {} was cut at byte {}: {reason}; \
+             {} bytes were never acknowledged",
             self.file, self.position, self.bytes
         )
     }
