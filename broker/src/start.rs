@@ -19,6 +19,7 @@ use crate::core::command::Change;
 use crate::core::decide::CountLimits;
 use crate::core::flusher::{Done, FlushError, Flusher, Task};
 use crate::core::forecast::AppendLimits;
+use crate::core::groups::SessionLimits;
 use crate::core::handle::{CoreHandle, Queued};
 use crate::core::recover::{self, OpenOptions, Opened, RecoverError, RecoveryReport};
 use crate::core::run::{Core, CoreFailure, CoreOptions, DiskGauge, FlusherLink};
@@ -338,6 +339,9 @@ fn core_options(config: &Config) -> CoreOptions {
         append_limits: AppendLimits {
             producers_per_partition: count(config.limits.producers_per_partition),
             request_ids: count(config.limits.request_ids),
+        },
+        session_limits: SessionLimits {
+            members_max: config.limits.members,
         },
     }
 }

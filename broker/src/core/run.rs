@@ -18,7 +18,7 @@ use super::decide::CountLimits;
 use super::engine::Engine;
 use super::flusher::{Done, FlushError, Task};
 use super::forecast::AppendLimits;
-use super::groups::{Action, Actions, CallId, Sessions};
+use super::groups::{Action, Actions, CallId, SessionLimits, Sessions};
 use super::handle::{Queued, Reply};
 use super::maintain::Removing;
 use super::pending::Pending;
@@ -53,6 +53,8 @@ pub struct CoreOptions {
     pub limits: CountLimits,
     /// How much appends may add.
     pub append_limits: AppendLimits,
+    /// Bounds of the group machine.
+    pub session_limits: SessionLimits,
 }
 
 /// Why the core stopped for good. Whether what was in flight is on disk is unknown.
@@ -107,7 +109,7 @@ pub struct Core {
     streams: HashMap<StreamKey, mpsc::Sender<MemberMessage>>,
     pub(super) calls: HashMap<CallId, GroupCall>,
     pub(super) call_next: u64,
-    /// Streams whose joining caller was gone when the answer came.
+    /// Streams whose joining caller was gone when the answer came, or that took in nothing.
     orphans: Vec<StreamKey>,
     /// When the flusher was last asked because too much waits for it.
     pub(super) flush_asked: Option<MonoMs>,
@@ -148,7 +150,7 @@ impl Core {
         let run = engine.applier.state().broker.starts();
         Ok(Self {
             engine,
-            sessions: Sessions::new(run),
+            sessions: Sessions::with_limits(run, options.session_limits),
             options,
             clock,
             dice,
@@ -242,8 +244,9 @@ impl Core {
                         )
                     });
                     if full {
-                        // Its edge sees the channel close and reports the end of the stream.
+                        // Its edge takes the close for an end that the core knows of.
                         self.streams.remove(&stream);
+                        self.orphans.push(stream);
                     }
                 }
                 Action::Close(stream) => drop(self.streams.remove(&stream)),

@@ -141,6 +141,7 @@ mod tests {
     use super::*;
     use crate::core::decide::CountLimits;
     use crate::core::forecast::AppendLimits;
+    use crate::core::groups::SessionLimits;
 
     fn timers(sync: SyncPolicy) -> Timers {
         let options = CoreOptions {
@@ -154,6 +155,7 @@ mod tests {
             offset_retention: Duration::from_secs(1),
             limits: CountLimits::default(),
             append_limits: AppendLimits::default(),
+            session_limits: SessionLimits::default(),
         };
         Timers::new(&options, MonoMs(0))
     }

@@ -15,9 +15,15 @@ use crate::core::refusal::{GroupRefusal, Refusal};
 /// A change was carried out.
 pub(super) fn changed<S: Durable>(groups: &mut Groups, turn: &mut Turn<'_, S>, change: &Change) {
     match change {
-        Change::AddPartitions { .. } => rebalance_all(groups, turn),
+        Change::AddPartitions { topic, .. } => {
+            for name in groups.readers_of(*topic) {
+                if let Some(group) = groups.get_mut(&name) {
+                    group.rebalance(turn);
+                }
+            }
+        }
         Change::DeleteTopic { topic, .. } => {
-            for name in groups.names() {
+            for name in groups.readers_of(*topic) {
                 if let Some(group) = groups.get_mut(&name) {
                     group.topic_gone(turn, *topic);
                 }
@@ -78,14 +84,6 @@ pub(super) fn changed<S: Durable>(groups: &mut Groups, turn: &mut Turn<'_, S>, c
         | Change::CreateGroup(_)
         | Change::NextGeneration { .. }
         | Change::BrokerStarted { .. } => {}
-    }
-}
-
-fn rebalance_all<S: Durable>(groups: &mut Groups, turn: &mut Turn<'_, S>) {
-    for name in groups.names() {
-        if let Some(group) = groups.get_mut(&name) {
-            group.rebalance(turn);
-        }
     }
 }
 

@@ -54,6 +54,24 @@ impl Group {
         self.members.is_empty() && self.feeds.is_empty()
     }
 
+    /// Whether it has to do with a topic: a member may be assigned it, or something of it is out
+    /// or came back.
+    pub(super) fn reads(&self, topic: TopicId) -> bool {
+        self.topic_names.contains_key(&topic) || self.feeds_of(topic).next().is_some()
+    }
+
+    pub(super) fn feeds_of(&self, topic: TopicId) -> impl Iterator<Item = PartitionId> {
+        let first = PartitionId {
+            topic,
+            partition: 0,
+        };
+        let last = PartitionId {
+            topic,
+            partition: u32::MAX,
+        };
+        self.feeds.range(first..=last).map(|(id, _)| *id)
+    }
+
     /// Something may have come to be given in a partition, or room for it.
     pub(super) fn wake(&mut self, partition: PartitionId) {
         let owner = self.feeds.get(&partition).and_then(|feed| feed.owner);
@@ -257,7 +275,7 @@ impl Group {
         for lease in feed.reset(Offset::ZERO) {
             self.lease_over(turn, partition, &lease);
         }
-        turn.shared.readers.remove(&(partition, self.name.clone()));
+        turn.shared.remove_reader(partition, &self.name);
     }
 
     /// Drops feeds that have no owner and nothing to remember.

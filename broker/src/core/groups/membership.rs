@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use varvelog_store::{PartitionId, TopicId};
+use varvelog_store::TopicId;
 
 use super::durable::Durable;
 use super::feed::Counted;
@@ -251,15 +251,7 @@ impl Group {
 
     /// A topic is deleted: nobody reads it any more, and who read nothing else is done.
     pub(super) fn topic_gone<S: Durable>(&mut self, turn: &mut Turn<'_, S>, topic: TopicId) {
-        let first = PartitionId {
-            topic,
-            partition: 0,
-        };
-        let last = PartitionId {
-            topic,
-            partition: u32::MAX,
-        };
-        let partitions: Vec<_> = self.feeds.range(first..=last).map(|(id, _)| *id).collect();
+        let partitions: Vec<_> = self.feeds_of(topic).collect();
         for partition in partitions {
             self.drop_feed(turn, partition);
         }

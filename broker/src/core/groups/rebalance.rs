@@ -117,7 +117,7 @@ impl Group {
                 .feeds
                 .entry(*partition)
                 .or_insert_with(|| Feed::new(*partition));
-            turn.shared.readers.insert((*partition, self.name.clone()));
+            turn.shared.add_reader(*partition, &self.name);
             let restarted = self.members.get(key).is_some_and(|member| member.restarted);
             if feed.owner == Some(*key) && !restarted {
                 continue;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use varvelog_store::{PartitionId, WallMs};
+use varvelog_store::{PartitionId, TopicId, WallMs};
 
 use super::action::{Actions, CallId, ProposalId};
 use super::calls::{leave, on_stream, proceed};
@@ -57,8 +57,10 @@ impl Groups {
         self.by_name.remove(name)
     }
 
-    pub(super) fn names(&self) -> Vec<GroupName> {
-        self.by_name.keys().cloned().collect()
+    /// Groups that have to do with a topic.
+    pub(super) fn readers_of(&self, topic: TopicId) -> Vec<GroupName> {
+        let readers = self.by_name.iter().filter(|(_, group)| group.reads(topic));
+        readers.map(|(name, _)| name.clone()).collect()
     }
 
     /// Ends a turn: whatever can be given out is, and groups without life are forgotten.
@@ -288,19 +290,6 @@ impl Sessions {
 
     /// Whether nothing at all is left of any group.
     pub(super) fn is_empty(&self) -> bool {
-        let Shared {
-            timers,
-            streams,
-            readers,
-            proposals,
-            joining,
-            ..
-        } = &self.shared;
-        self.groups.by_name.is_empty()
-            && timers.next().is_none()
-            && streams.is_empty()
-            && readers.is_empty()
-            && proposals.is_empty()
-            && joining.is_empty()
+        self.groups.by_name.is_empty() && self.shared.is_empty()
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Shared {
     pub(super) timers: Timers,
     pub(super) streams: BTreeMap<StreamKey, (GroupName, MemberKey)>,
     /// Groups that have a feed of a partition.
-    pub(super) readers: BTreeSet<(PartitionId, GroupName)>,
+    readers: BTreeMap<PartitionId, BTreeSet<GroupName>>,
     pub(super) proposals: BTreeMap<ProposalId, Proposal>,
     /// How many joins of a group wait for a proposal.
     pub(super) joining: BTreeMap<GroupName, usize>,
@@ -74,7 +74,7 @@ impl Shared {
             limits,
             timers: Timers::default(),
             streams: BTreeMap::new(),
-            readers: BTreeSet::new(),
+            readers: BTreeMap::new(),
             proposals: BTreeMap::new(),
             joining: BTreeMap::new(),
             last_id: 0,
@@ -98,14 +98,41 @@ impl Shared {
         MemberKey(self.next_id())
     }
 
+    /// A group has a feed of `partition` from now on.
+    pub(super) fn add_reader(&mut self, partition: PartitionId, group: &GroupName) {
+        self.readers
+            .entry(partition)
+            .or_default()
+            .insert(group.clone());
+    }
+
+    pub(super) fn remove_reader(&mut self, partition: PartitionId, group: &GroupName) {
+        if let Some(groups) = self.readers.get_mut(&partition) {
+            groups.remove(group);
+            if groups.is_empty() {
+                self.readers.remove(&partition);
+            }
+        }
+    }
+
     /// Groups that have a feed of `partition`.
     pub(super) fn readers_of(&self, partition: PartitionId) -> Vec<GroupName> {
-        let Ok(lowest) = GroupName::parse("-") else {
-            return Vec::new();
-        };
-        let from = self.readers.range((partition, lowest)..);
-        let readers = from.take_while(|(id, _)| *id == partition);
-        readers.map(|(_, group)| group.clone()).collect()
+        self.readers
+            .get(&partition)
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect()
+    }
+
+    /// Whether nothing is waited for and nobody is known.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.timers.next().is_none()
+            && self.streams.is_empty()
+            && self.readers.is_empty()
+            && self.proposals.is_empty()
+            && self.joining.is_empty()
     }
 }
 
@@ -113,6 +140,7 @@ impl Shared {
 pub(super) struct Turn<'a, S> {
     pub(super) state: &'a S,
     pub(super) now: MonoMs,
+    /// For people only.
     pub(super) wall: WallMs,
     pub(super) shared: &'a mut Shared,
     pub(super) actions: Actions,

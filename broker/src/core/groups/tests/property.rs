@@ -6,7 +6,7 @@ use super::model::{Model, PARTITIONS, WINDOW};
 use super::rig::join;
 use crate::core::request::{Credit, JoinRequest, StreamEnd};
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Step {
     Join,
     JoinNamed(u8),
