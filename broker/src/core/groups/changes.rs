@@ -1,6 +1,6 @@
 //! What applied commands mean to members and leases.
 
-use varvelog_store::PartitionId;
+use varvelog_store::{PartitionId, TopicId};
 
 use super::action::ProposalId;
 use super::calls::proceed;
@@ -15,13 +15,7 @@ use crate::core::refusal::{GroupRefusal, Refusal};
 /// A change was carried out.
 pub(super) fn changed<S: Durable>(groups: &mut Groups, turn: &mut Turn<'_, S>, change: &Change) {
     match change {
-        Change::AddPartitions { topic, .. } => {
-            for name in groups.readers_of(*topic) {
-                if let Some(group) = groups.get_mut(&name) {
-                    group.rebalance(turn);
-                }
-            }
-        }
+        Change::AddPartitions { topic, .. } => rebalance_readers(groups, turn, *topic),
         Change::DeleteTopic { topic, .. } => {
             for name in groups.readers_of(*topic) {
                 if let Some(group) = groups.get_mut(&name) {
@@ -84,6 +78,14 @@ pub(super) fn changed<S: Durable>(groups: &mut Groups, turn: &mut Turn<'_, S>, c
         | Change::CreateGroup(_)
         | Change::NextGeneration { .. }
         | Change::BrokerStarted { .. } => {}
+    }
+}
+
+fn rebalance_readers<S: Durable>(groups: &mut Groups, turn: &mut Turn<'_, S>, topic: TopicId) {
+    for name in groups.readers_of(topic) {
+        if let Some(group) = groups.get_mut(&name) {
+            group.rebalance(turn);
+        }
     }
 }
 
