@@ -5,29 +5,38 @@ use varvelog_proto::v1::dead_letter_service_client::DeadLetterServiceClient;
 
 use super::{TestBroker, reason, refused, seconds, soon};
 
-fn named(name: &str) -> Option<v1::Topic> {
-    Some(v1::Topic {
+fn named(name: &str) -> v1::Topic {
+    v1::Topic {
         name: name.into(),
         ..Default::default()
-    })
+    }
+}
+
+async fn shown(broker: &TestBroker, name: &str) -> v1::Topic {
+    let get = v1::GetTopicRequest { name: name.into() };
+    broker
+        .topics()
+        .get_topic(get)
+        .await
+        .unwrap()
+        .into_inner()
+        .topic
+        .unwrap()
 }
 
 #[tokio::test]
-async fn a_topic_is_made_shown_changed_grown_cut_and_deleted() {
+async fn a_topic_is_made_with_its_defaults_and_changed_by_a_mask() {
     let broker = TestBroker::start().await;
     let made = broker.topic("orders", 0).await;
     assert_eq!((made.partitions, made.status.len()), (1, 1));
     assert_eq!(made.config.as_ref().unwrap().segment_bytes, 128 << 20);
-    broker.produce("orders", &["a", "b"]).await;
-
     let config = Some(v1::TopicConfig {
         retention_age: Some(seconds(60)),
         ..Default::default()
     });
     let topic = Some(v1::Topic {
-        name: "orders".into(),
         config,
-        ..Default::default()
+        ..named("orders")
     });
     let mask = prost_types::FieldMask {
         paths: vec!["config.retention_age".into()],
@@ -46,27 +55,25 @@ async fn a_topic_is_made_shown_changed_grown_cut_and_deleted() {
             .unwrap()
             .seconds
     };
-    let shown = broker
+    let checked = broker
         .topics()
         .update_topic(update(true))
         .await
         .unwrap()
         .into_inner();
-    assert_eq!(age(&shown.topic.unwrap()), 60);
-    let get = v1::GetTopicRequest {
-        name: "orders".into(),
-    };
-    let now = broker
-        .topics()
-        .get_topic(get.clone())
-        .await
-        .unwrap()
-        .into_inner()
-        .topic
-        .unwrap();
+    assert_eq!(age(&checked.topic.unwrap()), 60);
+    let now = shown(&broker, "orders").await;
     assert_eq!(age(&now), 7 * 24 * 3600, "a check changes nothing");
     broker.topics().update_topic(update(false)).await.unwrap();
+    let now = shown(&broker, "orders").await;
+    assert_eq!((age(&now), now.id), (60, made.id));
+}
 
+#[tokio::test]
+async fn a_log_start_moves_up_within_the_log() {
+    let broker = TestBroker::start().await;
+    broker.topic("orders", 2).await;
+    broker.produce("orders", &["a", "b"]).await;
     let cut = |before_offset| v1::DeleteRecordsRequest {
         name: "orders".into(),
         before_offset,
@@ -83,43 +90,53 @@ async fn a_topic_is_made_shown_changed_grown_cut_and_deleted() {
         reason(broker.topics().delete_records(cut(3)).await),
         "OFFSET_OUT_OF_RANGE"
     );
-
-    let grow = |total| v1::AddPartitionsRequest {
-        name: "orders".into(),
-        total,
-        ..Default::default()
-    };
-    broker.topics().add_partitions(grow(3)).await.unwrap();
     assert_eq!(
-        reason(broker.topics().add_partitions(grow(2)).await),
+        reason(broker.topics().delete_records(cut(-1)).await),
         "INVALID_FIELD"
     );
-    assert_eq!(
-        reason(broker.topics().add_partitions(grow(10_001)).await),
-        "INVALID_FIELD"
-    );
-
-    let now = broker
-        .topics()
-        .get_topic(get.clone())
-        .await
-        .unwrap()
-        .into_inner()
-        .topic
-        .unwrap();
-    assert_eq!(
-        (age(&now), now.partitions, now.id.clone()),
-        (60, 3, made.id)
-    );
+    let now = shown(&broker, "orders").await;
     let first = &now.status[0];
     assert_eq!((first.earliest_offset, first.latest_offset), (1, 2));
     assert!(first.oldest_append_time.is_some() && now.status[1].oldest_append_time.is_none());
+}
 
+#[tokio::test]
+async fn a_topic_grows_never_shrinks_and_goes() {
+    let broker = TestBroker::start().await;
+    broker.topic("orders", 2).await;
+    let grow = async |total| {
+        let request = v1::AddPartitionsRequest {
+            name: "orders".into(),
+            total,
+            ..Default::default()
+        };
+        broker.topics().add_partitions(request).await
+    };
+    assert_eq!(
+        grow(3)
+            .await
+            .unwrap()
+            .into_inner()
+            .topic
+            .unwrap()
+            .partitions,
+        3
+    );
+    for bad in [2, 0, -1, 10_001] {
+        assert_eq!(reason(grow(bad).await), "INVALID_FIELD", "{bad}");
+    }
     let delete = v1::DeleteTopicRequest {
         name: "orders".into(),
         ..Default::default()
     };
-    broker.topics().delete_topic(delete).await.unwrap();
+    broker.topics().delete_topic(delete.clone()).await.unwrap();
+    assert_eq!(
+        reason(broker.topics().delete_topic(delete).await),
+        "TOPIC_NOT_FOUND"
+    );
+    let get = v1::GetTopicRequest {
+        name: "orders".into(),
+    };
     assert_eq!(
         reason(broker.topics().get_topic(get).await),
         "TOPIC_NOT_FOUND"
@@ -131,7 +148,7 @@ async fn names_that_are_taken_or_derived_are_refused() {
     let broker = TestBroker::start().await;
     broker.topic("orders", 1).await;
     let create = |name: &str, ok_if_exists| v1::CreateTopicRequest {
-        topic: named(name),
+        topic: Some(named(name)),
         ok_if_exists,
         ..Default::default()
     };

@@ -2,13 +2,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1alpha;
 use varvelog_proto::v1;
 
 use super::groups::member;
-use super::{TestBroker, refused, seconds, soon};
+use super::{TestBroker, reason, seconds, soon};
 
 #[tokio::test]
-async fn a_stop_ends_streams_with_a_word_and_lets_calls_in_work_finish() {
+async fn a_stop_ends_streams_with_a_word() {
     let broker = TestBroker::start().await;
     broker.topic("orders", 1).await;
     let mut consume = broker
@@ -32,38 +33,14 @@ async fn a_stop_ends_streams_with_a_word_and_lets_calls_in_work_finish() {
             .status,
         1
     );
-    let wait = v1::FetchRequest {
-        topic: "orders".into(),
-        max_wait: Some(seconds(30)),
-        ..Default::default()
-    };
-    let mut log = broker.log();
-    let waiting = tokio::spawn(async move { log.fetch(wait).await });
-    // Sent behind the fetch on the same connection, so that it has arrived.
-    health.check(HealthCheckRequest::default()).await.unwrap();
 
-    let TestBroker {
-        handle,
-        channel,
-        _dir,
-    } = broker;
-    let address = handle.grpc_addr();
-    soon(handle.stop()).await.unwrap();
-    assert!(
-        waiting
-            .await
-            .unwrap()
-            .unwrap()
-            .into_inner()
-            .records
-            .is_empty()
-    );
+    soon(broker.handle.stop()).await.unwrap();
     assert_eq!(
-        refused(soon(consume.get_mut().message()).await).1,
+        reason(soon(consume.get_mut().message()).await),
         "BROKER_DRAINING"
     );
     assert_eq!(
-        refused(soon(tail.get_mut().message()).await).1,
+        reason(soon(tail.get_mut().message()).await),
         "BROKER_DRAINING"
     );
     assert_eq!(
@@ -74,11 +51,40 @@ async fn a_stop_ends_streams_with_a_word_and_lets_calls_in_work_finish() {
             .status,
         2
     );
+    assert!(soon(watch.get_mut().message()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_stop_lets_calls_in_work_finish_and_takes_no_new_ones() {
+    let broker = TestBroker::start().await;
+    broker.topic("orders", 1).await;
+    let wait = v1::FetchRequest {
+        topic: "orders".into(),
+        max_wait: Some(seconds(30)),
+        ..Default::default()
+    };
+    let mut log = broker.log();
+    let waiting = tokio::spawn(async move { log.fetch(wait).await });
+    // Sent behind the fetch on the same connection, so that it has arrived.
+    let mut health = HealthClient::new(broker.channel.clone());
+    health.check(HealthCheckRequest::default()).await.unwrap();
+
+    let address = broker.handle.grpc_addr();
+    let mut late = broker.log();
+    soon(broker.handle.stop()).await.unwrap();
+    assert!(
+        waiting
+            .await
+            .unwrap()
+            .unwrap()
+            .into_inner()
+            .records
+            .is_empty()
+    );
     assert!(
         TcpStream::connect(address).await.is_err(),
         "the listener is closed"
     );
-    let mut late = v1::log_service_client::LogServiceClient::new(channel);
     let status = late
         .init_producer(v1::InitProducerRequest::default())
         .await
@@ -153,7 +159,6 @@ async fn reflection_shows_the_contract_in_both_versions() {
     ] {
         assert!(text.contains(service), "{service}");
     }
-    use tonic_reflection::pb::v1alpha;
     let mut client =
         v1alpha::server_reflection_client::ServerReflectionClient::new(broker.channel.clone());
     let symbol = v1alpha::server_reflection_request::MessageRequest::FileContainingSymbol(

@@ -14,7 +14,7 @@ pub(super) fn member(group: &str, topics: &[&str]) -> v1::ConsumeRequest {
 }
 
 /// Joins and reads the first message, which must be an event.
-async fn join(
+pub(super) async fn join(
     broker: &TestBroker,
     request: v1::ConsumeRequest,
 ) -> (Streaming<v1::ConsumeResponse>, v1::GroupEvent) {
@@ -31,7 +31,7 @@ async fn next(stream: &mut Streaming<v1::ConsumeResponse>) -> v1::ConsumeRespons
 }
 
 /// The next message that brings records.
-async fn delivery(stream: &mut Streaming<v1::ConsumeResponse>) -> v1::ConsumeResponse {
+pub(super) async fn delivery(stream: &mut Streaming<v1::ConsumeResponse>) -> v1::ConsumeResponse {
     loop {
         let message = next(stream).await;
         if message.event.is_none() {
@@ -48,7 +48,7 @@ async fn ack(broker: &TestBroker, response: &v1::ConsumeResponse) -> v1::AckResp
     broker.groups().ack(request).await.unwrap().into_inner()
 }
 
-async fn committed(broker: &TestBroker, group: &str) -> Vec<i64> {
+pub(super) async fn committed(broker: &TestBroker, group: &str) -> Vec<i64> {
     let request = v1::GetOffsetsRequest {
         group: group.into(),
         ..Default::default()
@@ -317,7 +317,20 @@ async fn acks_that_cannot_be_are_refused_and_late_ones_are_conflicts() {
         ..with(&token)
     };
     assert_eq!(ack_of(beyond).await, "INVALID_FIELD");
+}
 
+#[tokio::test]
+async fn a_lease_is_settled_in_part_held_for_longer_and_void_after_a_reset() {
+    let broker = TestBroker::start().await;
+    broker.topic("orders", 1).await;
+    broker.produce("orders", &["a", "b"]).await;
+    let (mut stream, _) = join(&broker, member("email", &["orders"])).await;
+    let first = delivery(&mut stream).await;
+    let token = first.ack_token.clone();
+    let with = |token: &bytes::Bytes| v1::AckRequest {
+        ack_token: token.clone(),
+        ..Default::default()
+    };
     let half = v1::AckRequest {
         up_to_offset: Some(0),
         ..with(&token)
@@ -330,8 +343,8 @@ async fn acks_that_cannot_be_are_refused_and_late_ones_are_conflicts() {
         ack_token: token.clone(),
         ack_timeout: Some(seconds(60)),
     };
-    let held = broker.groups().extend_ack(hold).await.unwrap().into_inner();
-    assert!(held.ack_deadline_ms > first.ack_deadline_ms && !held.capped);
+    let extended = broker.groups().extend_ack(hold).await.unwrap().into_inner();
+    assert!(extended.ack_deadline_ms > first.ack_deadline_ms && !extended.capped);
 
     let reset = v1::ResetOffsetsRequest {
         group: "email".into(),
@@ -348,193 +361,12 @@ async fn acks_that_cannot_be_are_refused_and_late_ones_are_conflicts() {
         .await
         .unwrap()
         .into_inner();
-    let why: Vec<v1::ConflictReason> = late.conflicts.iter().map(|one| one.reason()).collect();
+    let why: Vec<v1::ConflictReason> = late
+        .conflicts
+        .iter()
+        .map(v1::SettlementConflict::reason)
+        .collect();
     assert_eq!(why, [v1::ConflictReason::Unknown; 2]);
-}
-
-#[tokio::test]
-async fn positions_kept_by_hand_move_forward_only() {
-    let broker = TestBroker::start().await;
-    broker.topic("orders", 1).await;
-    broker.produce("orders", &["a", "b", "c"]).await;
-    let commit = async |offset, partition| {
-        let one = v1::OffsetCommit {
-            topic: "orders".into(),
-            partition,
-            offset,
-            metadata: "mine".into(),
-        };
-        let request = v1::CommitOffsetsRequest {
-            group: "loop".into(),
-            offsets: vec![one],
-            ..Default::default()
-        };
-        broker.groups().commit_offsets(request).await
-    };
-    commit(2, 0).await.unwrap();
-    assert_eq!(committed(&broker, "loop").await, [2]);
-    let (_, reason_, metadata) = refused(commit(1, 0).await);
-    assert_eq!(
-        (reason_.as_str(), metadata["committed"].as_str()),
-        ("OFFSET_MOVES_BACK", "2")
-    );
-    assert_eq!(reason(commit(4, 0).await), "OFFSET_OUT_OF_RANGE");
-    assert_eq!(reason(commit(0, 1).await), "PARTITION_NOT_FOUND");
-    assert_eq!(reason(commit(-1, 0).await), "INVALID_FIELD");
-    let unknown = v1::GetOffsetsRequest {
-        group: "lop".into(),
-        ..Default::default()
-    };
-    let status = broker.groups().get_offsets(unknown).await.unwrap_err();
-    assert!(
-        status.message().contains("nearest name is loop"),
-        "{}",
-        status.message()
-    );
-    let half = v1::CommitOffsetsRequest {
-        group: "loop".into(),
-        offsets: vec![v1::OffsetCommit {
-            topic: "orders".into(),
-            ..Default::default()
-        }],
-        generation: 3,
-        ..Default::default()
-    };
-    assert_eq!(
-        reason(broker.groups().commit_offsets(half).await),
-        "INVALID_FIELD"
-    );
-}
-
-#[tokio::test]
-async fn a_group_is_made_shown_changed_moved_and_deleted() {
-    let broker = TestBroker::start().await;
-    broker.topic("orders", 1).await;
-    broker.produce("orders", &["a", "b", "c"]).await;
-    let mut admin = broker.group_admin();
-    let create = v1::CreateGroupRequest {
-        name: "email".into(),
-        topics: vec!["orders".into()],
-        start: Some(v1::Position {
-            at: Some(At::LastN(2)),
-        }),
-        ..Default::default()
-    };
-    let made = admin
-        .create_group(create.clone())
-        .await
-        .unwrap()
-        .into_inner()
-        .group
-        .unwrap();
-    assert_eq!(
-        (made.total_lag, made.topics.as_slice()),
-        (2, ["orders".to_owned()].as_slice())
-    );
-    assert_eq!(made.status(), v1::GroupStatus::NoMembers);
-    assert_eq!(
-        reason(admin.create_group(create.clone()).await),
-        "GROUP_EXISTS"
-    );
-    let same = v1::CreateGroupRequest {
-        ok_if_exists: true,
-        ..create
-    };
-    admin.create_group(same).await.unwrap();
-
-    let (mut stream, event) = join(&broker, member("email", &[])).await;
-    delivery(&mut stream).await;
-    let get = v1::GetGroupRequest {
-        name: "email".into(),
-    };
-    let now = admin
-        .get_group(get)
-        .await
-        .unwrap()
-        .into_inner()
-        .group
-        .unwrap();
-    assert_eq!(
-        (now.members[0].id.clone(), now.members[0].in_flight),
-        (event.member_id, 2)
-    );
-    assert!(now.members[0].address.starts_with("127.0.0.1:"));
-    let lag = &now.lags[0];
-    assert_eq!(
-        (
-            lag.committed_offset,
-            lag.latest_offset,
-            lag.lag,
-            lag.in_flight
-        ),
-        (1, 3, 2, 2)
-    );
-    assert_eq!(
-        lag.pinned.as_ref().unwrap().state(),
-        v1::RecordState::Leased
-    );
-    assert!(now.oldest_unprocessed_age.is_some());
-
-    let move_to = |force| v1::ResetOffsetsRequest {
-        group: "email".into(),
-        shift_by: -1,
-        force,
-        ..Default::default()
-    };
-    let (_, reason_, metadata) = refused(admin.reset_offsets(move_to(false)).await);
-    assert_eq!(reason_, "GROUP_NOT_EMPTY");
-    assert!(metadata.contains_key("members"));
-    let moved = admin
-        .reset_offsets(move_to(true))
-        .await
-        .unwrap()
-        .into_inner()
-        .changes;
-    assert_eq!((moved[0].old_offset, moved[0].new_offset), (1, 0));
-
-    let mask = prost_types::FieldMask {
-        paths: vec!["paused".into()],
-    };
-    let update = v1::UpdateGroupRequest {
-        name: "email".into(),
-        config: Some(v1::GroupConfig {
-            paused: true,
-            ..Default::default()
-        }),
-        update_mask: Some(mask),
-        ..Default::default()
-    };
-    let changed = admin
-        .update_group(update)
-        .await
-        .unwrap()
-        .into_inner()
-        .group
-        .unwrap();
-    assert!(changed.config.unwrap().paused);
-    assert_eq!(changed.config_version, 2);
-
-    let list = v1::ListGroupsRequest {
-        topic: "orders".into(),
-        ..Default::default()
-    };
-    let listed = admin.list_groups(list).await.unwrap().into_inner().groups;
-    assert_eq!((listed.len(), listed[0].lags.len()), (1, 0));
-    let delete = v1::DeleteGroupRequest {
-        name: "email".into(),
-        ..Default::default()
-    };
-    assert_eq!(
-        reason(admin.delete_group(delete.clone()).await),
-        "GROUP_NOT_EMPTY"
-    );
-    let leave = v1::LeaveRequest {
-        group: "email".into(),
-        member_id: listed[0].members[0].id.clone(),
-    };
-    broker.groups().leave(leave).await.unwrap();
-    admin.delete_group(delete.clone()).await.unwrap();
-    assert_eq!(reason(admin.delete_group(delete).await), "GROUP_NOT_FOUND");
 }
 
 #[tokio::test]

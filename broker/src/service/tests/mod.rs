@@ -3,8 +3,10 @@
 mod abuse;
 mod admin;
 mod drain;
+mod group_admin;
 mod groups;
 mod log;
+mod reads;
 mod sessions;
 mod wire_level;
 
