@@ -11,12 +11,23 @@
 //!
 //! # Produce and consume
 //!
-//! ```no_run
-//! use varvelog_client::{Admin, Connection, GroupConsumer, NewTopic, Producer, Record, Settlement};
+//! ```
+//! use varvelog_client::{Admin, Connection, GroupConsumer, NewTopic, Producer, Record};
 //!
+//! # use varvelog_broker::config::{Config, FileText, Sources};
+//! # async fn broker(data: &std::path::Path) -> varvelog_broker::BrokerHandle {
+//! #     let any = "127.0.0.1:0";
+//! #     let text = format!("data_dir = {data:?}\nlisten = '{any}'\nhttp_listen = '{any}'");
+//! #     let file = Some(FileText { name: "varvelog.toml".into(), text });
+//! #     let config = Config::load(&Sources { file, ..Sources::default() }).unwrap();
+//! #     varvelog_broker::start(config).await.unwrap()
+//! # }
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let connection = Connection::open("localhost:7461").await?;
+//!     # let data = tempfile::tempdir()?;
+//!     # let broker = broker(data.path()).await;
+//!     # let address = broker.grpc_addr().to_string();
+//!     let connection = Connection::open(address).await?;
 //!     let topic = NewTopic::new("orders").partitions(6).ok_if_exists(true);
 //!     Admin::new(&connection).create_topic(topic).await?;
 //!
@@ -39,16 +50,11 @@
 //!         && let Some(delivery) = email.next().await
 //!     {
 //!         let delivery = delivery?;
-//!         let mut settlement = Settlement::done();
-//!         for record in delivery.records() {
-//!             if record.value.is_none() {
-//!                 settlement = settlement.dead_letter(record.offset, "no-order", "no value");
-//!             }
-//!         }
-//!         left = left.saturating_sub(delivery.records().len());
-//!         delivery.settle(settlement).await?;
+//!         left -= delivery.records().len();
+//!         delivery.ack().await?;
 //!     }
 //!     email.close().await?;
+//!     # broker.stop().await?;
 //!     Ok(())
 //! }
 //! ```
