@@ -84,7 +84,8 @@ pub fn plan_partition(manifest: &PartitionManifest, names: &[String]) -> Partiti
 }
 
 /// The batch that a frame of the write-ahead log says was written straight to a segment below
-/// `root`, the folder of all partitions; `None` if it is not there, or not as it was written.
+/// `root`, the folder of all partitions; `None` if it is not there, or not as it was written. It is
+/// read from the device, not from what the system remembers of a sync that failed.
 pub fn read_placed(
     root: &Arc<dyn Dir>,
     folder: FolderId,
@@ -103,6 +104,7 @@ pub fn read_placed(
     if !is_segment_of(file.as_ref(), folder, place.partition, place.segment)? {
         return Ok(None);
     }
+    file.drop_cache()?;
     let mut bytes = vec![0; size(place.bytes)];
     let read = file.read_at(&mut bytes, place.position.into())?;
     let is_whole = read == bytes.len() && crc32fast::hash(&bytes) == place.checksum;

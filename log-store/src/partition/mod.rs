@@ -64,6 +64,8 @@ mod fixture_tests;
 #[cfg(test)]
 mod index_tests;
 #[cfg(test)]
+mod manifest_tests;
+#[cfg(test)]
 mod model_tests;
 #[cfg(test)]
 mod race_tests;

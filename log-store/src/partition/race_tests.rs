@@ -63,39 +63,47 @@ fn readers_see_no_gap_while_the_tail_is_flushed() {
 
 #[test]
 fn retention_under_readers_gives_them_records_or_tells_them_the_start() {
+    const LAST: u64 = 1195;
     let scratch = Scratch::on_system_disk();
     let mut parts = scratch.create(SMALL);
-    let stored = fill(&mut parts, 400, 10);
+    let stored = fill(&mut parts, 600, 10);
     let PartitionParts {
         mut writer, reader, ..
     } = parts;
     thread::scope(|scope| {
-        for shift in 0..2 {
+        for _ in 0..2 {
             let (reader, stored) = (reader.clone(), &stored);
             scope.spawn(move || {
-                let mut at = shift;
-                while at < stored.len() {
+                let mut start = Offset::ZERO;
+                while start < offset(LAST) {
+                    start = reader.start();
                     let limit = ReadLimit {
                         batches_max: 3,
                         ..ALL
                     };
-                    match reader.read(stored[at].base_offset, limit) {
-                        Ok(read) => assert_eq!(read[..], stored[at..at + read.len()]),
-                        Err(ReadError::OutOfRange { start, .. }) => {
-                            assert!(start > stored[at].base_offset);
+                    match reader.read(start, limit) {
+                        Ok(read) => {
+                            let at = stored.iter().position(|batch| batch.end() > start).unwrap();
+                            assert_eq!(read[..], stored[at..at + read.len()]);
+                            assert!(!read.is_empty());
                         }
+                        Err(ReadError::OutOfRange { start: later, .. }) => assert!(later > start),
                         Err(error) => panic!("{error}"),
                     }
-                    at += 2;
+                    let time = WallMs(i64::try_from(start.get()).unwrap() * 10);
+                    let (found, _) = reader.first_at_or_after(time).unwrap().unwrap();
+                    assert!(found >= start);
+                    let time = reader.append_time_at(start).unwrap();
+                    assert!(time.is_some() || reader.start() > start);
                 }
             });
         }
         scope.spawn(move || {
-            for start in (0..800).step_by(5) {
+            for start in (0..=LAST).step_by(5) {
                 let retired = writer.set_start(offset(start));
                 writer.remove_retired(retired).unwrap();
             }
         });
     });
-    assert_eq!(reader.start(), offset(795));
+    assert_eq!(reader.start(), offset(LAST));
 }

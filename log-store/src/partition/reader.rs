@@ -57,7 +57,15 @@ impl PartitionReader {
         if is_done {
             return Ok(out);
         }
-        let next = self.read_chain(from, &mut take, &mut out)?;
+        let next = self.read_chain(from, &mut take, &mut out);
+        if out.is_empty() && from < self.start() {
+            // What was to be read went while it was looked for.
+            return Err(ReadError::OutOfRange {
+                start: self.start(),
+                end,
+            });
+        }
+        let next = next?;
         if !take.is_done() && next == self.shared.chain().end() {
             self.shared.tail().read(next, &mut take, &mut out);
         }
@@ -74,12 +82,16 @@ impl PartitionReader {
             .segments_since(time)
             .filter(|segment| segment.end > start)
         {
-            let found = self
-                .open(segment)?
-                .first_at_or_after(segment.extent(), time, start)
-                .map_err(ReadError::from)?;
-            if found.is_some() {
-                return Ok(found);
+            let found = self.open(segment).and_then(|open| {
+                open.first_at_or_after(segment.extent(), time, start)
+                    .map_err(ReadError::from)
+            });
+            match found {
+                // It went while it was searched.
+                Err(_) if segment.end <= self.start() => {}
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                Err(error) => return Err(error),
             }
         }
         Ok(in_tail)
@@ -97,8 +109,15 @@ impl PartitionReader {
         let Some(segment) = chain.segments_from(offset).next() else {
             return Ok(None);
         };
-        let header = self.open(segment)?.header_at(segment.extent(), offset)?;
-        Ok(Some(header.append_time))
+        let header = self.open(segment).and_then(|open| {
+            open.header_at(segment.extent(), offset)
+                .map_err(ReadError::from)
+        });
+        match header {
+            Ok(header) => Ok(Some(header.append_time)),
+            Err(_) if offset < self.start() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The segments by offset; what is in the tail belongs to none yet.
@@ -155,26 +174,16 @@ impl PartitionReader {
 
     fn open(&self, segment: &SegmentManifest) -> Result<Arc<OpenSegment>, ReadError> {
         match self.shared.open_segment(segment) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(self.missing(segment)),
-            other => Ok(other?),
-        }
-    }
-
-    /// What it means that a segment is not there: retention took it, or it is lost.
-    fn missing(&self, segment: &SegmentManifest) -> ReadError {
-        let (start, end) = (self.start(), self.end());
-        if segment.end <= start {
-            ReadError::OutOfRange { start, end }
-        } else {
-            ReadError::Corrupt {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ReadError::Corrupt {
                 first: segment.base,
                 last: segment.end.minus(1),
-            }
+            }),
+            other => Ok(other?),
         }
     }
 }
 
-/// A hole in the chain, which only a lost segment leaves.
+/// A hole in the chain: what was there went, or the chain is broken.
 fn gap(next: Offset, segment: &SegmentManifest, out: &[StoredBatch]) -> Result<Offset, ReadError> {
     if out.is_empty() {
         Err(ReadError::Corrupt {

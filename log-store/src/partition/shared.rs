@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     end: AtomicU64,
     tail: Mutex<Tail>,
     chain: ArcSwap<Chain>,
+    /// Held by the reader that builds an index from its segment, while others wait for it.
+    index_scan: Mutex<()>,
     /// Held while files of an index are written by a reader, and while segments are removed.
     index_files: Mutex<()>,
 }
@@ -40,6 +42,7 @@ impl Shared {
             end: AtomicU64::new(tail.end().get()),
             chain: ArcSwap::from_pointee(Chain::empty(tail.base())),
             tail: Mutex::new(tail),
+            index_scan: Mutex::default(),
             index_files: Mutex::default(),
         }
     }
@@ -47,6 +50,13 @@ impl Shared {
     /// The tail. A thread that panicked with it had not changed it yet, or wholly.
     pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See the field.
+    pub(crate) fn index_scan(&self) -> MutexGuard<'_, ()> {
+        self.index_scan
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// See the field; what it guards is on disk.

@@ -58,19 +58,32 @@ impl Shared {
         identity: &Identity,
         segment: &SegmentManifest,
     ) -> io::Result<Index> {
-        let extent = segment.extent();
-        let seed = Seed::new(identity);
-        if let Some(index) = map_sealed(folder, identity, extent)
-            && last_is_true(file, seed, extent, &index)?
-        {
+        if let Some(index) = sealed_index(folder, file, identity, segment.extent())? {
             return Ok(index);
         }
-        let _one_at_a_time = self.index_files();
-        let index = complete(folder, file, identity, extent)?;
+        let _one_scans = self.index_scan();
+        if let Some(index) = sealed_index(folder, file, identity, segment.extent())? {
+            return Ok(index);
+        }
+        let index = complete(folder, file, identity, segment.extent())?;
+        let _nothing_is_removed = self.index_files();
         if segment.sealed && self.is_listed(segment) {
             drop(write_sealed(folder, identity, &index));
         }
         Ok(index)
+    }
+}
+
+/// The index as its files have it, if they are those of a sealed segment and not wrong.
+fn sealed_index(
+    folder: &dyn Dir,
+    file: &dyn File,
+    identity: &Identity,
+    extent: Extent,
+) -> io::Result<Option<Index>> {
+    match map_sealed(folder, identity, extent) {
+        Some(index) if last_is_true(file, Seed::new(identity), extent, &index)? => Ok(Some(index)),
+        Some(_) | None => Ok(None),
     }
 }
 
