@@ -52,7 +52,8 @@ pub(crate) async fn idle(options: &Options) -> Result<(), Failure> {
     tokio::time::sleep(IDLE).await;
     let cpu = broker.cpu_seconds() - before;
     println!(
-        "idle with {PARTITIONS} partitions and {MEMBERS} members: {:.2} % of a core, {} KiB resident",
+        "idle with {PARTITIONS} partitions and {MEMBERS} members: \
+         {:.2} % of a core, {} KiB resident",
         100.0 * cpu / IDLE.as_secs_f64(),
         broker.resident_kib(),
     );
