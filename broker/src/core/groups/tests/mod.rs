@@ -5,5 +5,6 @@ mod leases;
 mod membership;
 mod model;
 mod property;
+mod returns;
 mod rig;
 mod settlement;
