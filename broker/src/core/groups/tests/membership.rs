@@ -3,13 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::rig::{Delivery, Rig, at, group, join, topic};
-use crate::core::command::Change;
 use crate::core::groups::Durable;
-use crate::core::refusal::{CallError, GroupRefusal, QuotaRefusal, Refusal, TopicRefusal};
-use crate::core::request::{
-    Conflict, GroupReply, GroupRequest, JoinRequest, MemberEnd, MemberEvent, StartAt, StreamEnd,
-    StreamKey,
-};
+use crate::core::refusal::{GroupRefusal, TopicRefusal};
+use crate::core::request::{GroupRequest, JoinRequest, MemberEvent, StartAt, StreamEnd, StreamKey};
 
 pub(super) fn numbers(event: &MemberEvent) -> Vec<u32> {
     event.assigned.iter().map(|(_, number)| *number).collect()

@@ -1,16 +1,11 @@
 //! Members that come back, end, or lose what they read.
 
-use std::collections::BTreeSet;
-
 use super::membership::{back, leave, named, numbers};
-use super::rig::{Delivery, Rig, at, group, join, topic};
+use super::rig::{Rig, at, group, join, topic};
 use crate::core::command::Change;
 use crate::core::groups::Durable;
-use crate::core::refusal::{CallError, GroupRefusal, QuotaRefusal, Refusal, TopicRefusal};
-use crate::core::request::{
-    Conflict, GroupReply, GroupRequest, JoinRequest, MemberEnd, MemberEvent, StartAt, StreamEnd,
-    StreamKey,
-};
+use crate::core::refusal::{CallError, GroupRefusal, QuotaRefusal, Refusal};
+use crate::core::request::{Conflict, GroupReply, GroupRequest, JoinRequest, MemberEnd, StreamEnd};
 
 #[test]
 fn a_broken_dynamic_member_is_waited_for_5_s_and_a_silent_or_static_one_for_its_session() {
