@@ -133,7 +133,7 @@ impl Core {
     fn apply(&mut self, in_flight: InFlight) {
         let InFlight { round, origins } = in_flight;
         let mut origins = origins.into_iter();
-        let mut outcomes = Vec::new();
+        let mut done = Vec::with_capacity(origins.len());
         let mut actions = Vec::new();
         let (now, wall) = (self.clock.mono(), self.clock.wall());
         let sessions = &mut self.sessions;
@@ -149,9 +149,14 @@ impl Core {
                 let told = (&command.change, &applied.outcome, proposal);
                 actions.push(sessions.applied(state, told, (now, wall)));
             }
-            outcomes.push(applied.outcome);
-            answer::answer(origin, &mut outcomes);
+            done.push((origin, applied.outcome));
         });
+        // Readers see the round by now: who is answered finds what it wrote.
+        let mut outcomes = Vec::new();
+        for (origin, outcome) in done {
+            outcomes.push(outcome);
+            answer::answer(origin, &mut outcomes);
+        }
         for actions in actions {
             self.carry_out(actions);
         }
