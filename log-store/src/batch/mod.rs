@@ -46,4 +46,4 @@ pub use header::{
 pub use partitioner::partition_for_key;
 pub use record::{HeaderIter, Headers, RecordRef};
 pub use records::{RecordIter, Records};
-pub use validate::{BatchRules, validate};
+pub use validate::{BatchRules, validate, validate_sized};

@@ -35,13 +35,21 @@ const BITS_REFUSED: [(u16, &str); 5] = [
 /// Checks that `body` is exactly one batch, sealed by its checksum, and that its header and every
 /// record keep the format and the `rules`. Nothing of it is changed.
 pub fn validate(body: &Bytes, rules: &BatchRules) -> Result<BatchHeader, BatchError> {
+    validate_sized(body, rules).map(|(header, _)| header)
+}
+
+/// [`validate`], and how many bytes the records have when they are decompressed.
+pub fn validate_sized(
+    body: &Bytes,
+    rules: &BatchRules,
+) -> Result<(BatchHeader, usize), BatchError> {
     let header = header::verify_crc(body)?;
     check_header(&header, rules)?;
     let records = Records::open_verified(header, body, rules.decompressed_bytes_max)?;
     for (place, record) in (0..).zip(&records) {
         check_record(place, &record?, rules)?;
     }
-    Ok(header)
+    Ok((header, records.plain_bytes()))
 }
 
 fn check_header(header: &BatchHeader, rules: &BatchRules) -> Result<(), BatchError> {
