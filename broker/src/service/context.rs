@@ -68,17 +68,24 @@ pub(super) struct Context {
     pub(super) services: Services,
     /// Room for replies that are being made.
     pub(super) replies: Budget,
+    /// And for those of tails: one that nobody reads must not hold up members and fetches.
+    pub(super) tails: Budget,
     pub(super) phase: PhaseWatch,
     pub(super) unwatched: Arc<Semaphore>,
     pub(super) traffic: Traffic,
 }
 
 impl Context {
-    pub(super) fn new(services: Services, replies: Budget, phase: PhaseWatch) -> Self {
+    pub(super) fn new(
+        services: Services,
+        (replies, tails): (Budget, Budget),
+        phase: PhaseWatch,
+    ) -> Self {
         let unwatched = Arc::new(Semaphore::new(UNWATCHED_APPENDS_MAX));
         Self {
             services,
             replies,
+            tails,
             phase,
             unwatched,
             traffic: Traffic::default(),

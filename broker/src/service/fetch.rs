@@ -49,7 +49,7 @@ impl Fetch {
         let bounds = (Duration::ZERO, WAIT_MAX);
         let wait = checks::duration_ms("max_wait", request.max_wait.as_ref(), bounds)?
             .map_or(WAIT, Duration::from_millis);
-        check_epoch(&partition, from, request.current_epoch)?;
+        check_epoch(&partition.epochs, from, request.current_epoch)?;
         Ok(Self {
             topic,
             partition,
@@ -75,7 +75,7 @@ pub(super) fn reply_bytes(context: &Context, max_bytes: i32) -> Result<usize, Fi
 /// Refuses a reader who has read what was cut off since: the epoch that follows the one it read
 /// begins where that was cut.
 fn check_epoch(
-    partition: &PartitionView,
+    epochs: &[(Epoch, Offset)],
     from: Offset,
     current_epoch: i32,
 ) -> Result<(), CallFailure> {
@@ -85,10 +85,7 @@ fn check_epoch(
     if read == 0 {
         return Ok(());
     }
-    let next = partition
-        .epochs
-        .iter()
-        .find(|(epoch, _)| *epoch > Epoch(read));
+    let next = epochs.iter().find(|(epoch, _)| *epoch > Epoch(read));
     match next {
         Some((epoch, cut)) if from > *cut => {
             let (safe_offset, epoch) = (*cut, epoch.as_i32());
@@ -215,4 +212,35 @@ async fn offset_at(at: Position, partition: &PartitionView) -> Result<(Offset, i
     let offset = at.resolve(partition).await?;
     let time = read::append_time_at(&partition.reader, offset).await?;
     Ok((offset, time.map_or(-1, |time| time.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::status::{Explanation, Reason};
+
+    #[test]
+    fn a_reader_of_an_epoch_that_was_cut_is_told_where_and_one_before_the_cut_goes_on() {
+        let at = |offset| Offset::ZERO.plus(offset);
+        let epochs = [(Epoch(1), at(0)), (Epoch(3), at(100)), (Epoch(4), at(150))];
+        let check = |from, epoch| check_epoch(&epochs, at(from), epoch);
+        for (from, epoch) in [(100, 1), (99, 1), (150, 3), (900, 4), (900, 9), (900, 0)] {
+            assert_eq!(check(from, epoch), Ok(()), "{from} {epoch}");
+        }
+        for (from, epoch, cut, now) in [
+            (101, 1, "100", "3"),
+            (101, 2, "100", "3"),
+            (151, 3, "150", "4"),
+        ] {
+            let refused = Explanation::from(&check(from, epoch).unwrap_err());
+            assert_eq!(refused.reason, Reason::OffsetTruncated);
+            let told: Vec<&str> = refused
+                .metadata
+                .iter()
+                .map(|entry| entry.1.as_str())
+                .collect();
+            assert_eq!(told, [cut, now]);
+        }
+        assert!(check(0, -1).is_err());
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::status::{CallFailure, FieldViolation};
-use crate::core::refusal::{GroupRefusal, TopicRefusal};
+use super::status::{CallFailure, FieldViolation, LookupRefusal};
+use crate::core::refusal::TopicRefusal;
 use crate::names::{GroupName, NameError, TopicName};
 use crate::view::{Catalog, PartitionView, TopicView, View};
 
@@ -42,11 +42,9 @@ pub(super) fn topic(view: &View, field: &str, name: &str) -> Result<Arc<TopicVie
 
 fn missing_topic(catalog: &Catalog, name: &TopicName) -> CallFailure {
     let names = catalog.by_name.keys().map(TopicName::as_str);
-    let topic = match nearest(name.as_str(), names) {
-        Some(near) => format!("{name}; the nearest name is {near}"),
-        None => name.to_string(),
-    };
-    TopicRefusal::NotFound { topic }.into()
+    let nearest = nearest(name.as_str(), names).map(str::to_owned);
+    let name = name.to_string();
+    LookupRefusal::Topic { name, nearest }.into()
 }
 
 /// A topic that users may change: not a retry or dead-letter topic.
@@ -91,16 +89,14 @@ pub(super) fn partition_count(topic: &TopicView) -> u32 {
     u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX)
 }
 
-/// Adds the nearest of `names` to the refusal of a group that is not there.
+/// The refusal of a group that is not among `names`.
 pub(super) fn missing_group<'a>(
     name: &GroupName,
     names: impl Iterator<Item = &'a str>,
-) -> GroupRefusal {
-    let group = match nearest(name.as_str(), names) {
-        Some(near) => format!("{name}; the nearest name is {near}"),
-        None => name.to_string(),
-    };
-    GroupRefusal::NotFound { group }
+) -> LookupRefusal {
+    let nearest = nearest(name.as_str(), names).map(str::to_owned);
+    let name = name.to_string();
+    LookupRefusal::Group { name, nearest }
 }
 
 /// The name that looks most like `wanted`, if one looks like it at all.

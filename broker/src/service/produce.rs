@@ -38,6 +38,10 @@ const BACKLOG_UNIT_BYTES: usize = 256;
 const AHEAD_MS_MAX: i64 = 3_600_000;
 /// A request of so many bytes is walked off the edge's own thread.
 const ASIDE_BYTES: usize = 1 << 20;
+/// And one with more batches: each may expand to as much as the largest request.
+const ASIDE_BATCHES: u32 = 2;
+/// Together they may expand to so many of the largest requests.
+const EXPANDED_REQUESTS_MAX: u64 = 32;
 const PRODUCER_NAME_BYTES_MAX: usize = 128;
 
 /// A request that is ready to be committed.
@@ -79,7 +83,8 @@ pub(super) async fn produce(
 }
 
 async fn prepare_aside(context: &Arc<Context>, wire: Bytes) -> Result<Prepared, CallFailure> {
-    if wire.len() < ASIDE_BYTES {
+    let head = ProduceHead::read(&wire)?;
+    if wire.len() < ASIDE_BYTES && head.batches <= ASIDE_BATCHES {
         return prepare(context, &wire);
     }
     let context = Arc::clone(context);
@@ -95,7 +100,7 @@ fn prepare(context: &Context, wire: &Bytes) -> Result<Prepared, CallFailure> {
     let (parts, content_hash, answer) = if head.records > 0 {
         records_of(context, wire, &head, &topic)?
     } else {
-        batches_of(context, wire, &topic)?
+        batches_of(context, wire, &head, &topic)?
     };
     let request = (!head.request_id.is_empty()).then(|| RequestId {
         topic: topic.id,
@@ -133,6 +138,7 @@ fn records_of(
         record_bytes_max: topic.settings.record_bytes_max,
         now_ms,
         timestamp_ms_max: now_ms.saturating_add(AHEAD_MS_MAX),
+        is_hashed: !head.request_id.is_empty(),
     };
     let made = RecordsIn::read(wire, head.records, &target)?;
     let part = |part: super::transcode::PartIn| AppendRequestPart {
@@ -150,7 +156,13 @@ fn records_of(
     Ok((parts, content_hash, Answer::Records(made.places)))
 }
 
-fn batches_of(context: &Context, wire: &Bytes, topic: &TopicView) -> Result<PartsOf, CallFailure> {
+fn batches_of(
+    context: &Context,
+    wire: &Bytes,
+    head: &ProduceHead<'_>,
+    topic: &TopicView,
+) -> Result<PartsOf, CallFailure> {
+    let request_bytes_max = context.request_bytes_max() as u64;
     let limits = BatchLimits {
         topic: topic.name.as_str(),
         partitions: lookup::partition_count(topic),
@@ -159,10 +171,12 @@ fn batches_of(context: &Context, wire: &Bytes, topic: &TopicView) -> Result<Part
             key_bytes_max: KEY_BYTES_MAX,
             headers_max: HEADERS_MAX,
             records_max: varvelog_store::limits::BATCH_RECORDS_MAX,
-            decompressed_bytes_max: context.request_bytes_max() as u64,
+            decompressed_bytes_max: request_bytes_max,
             timestamp_ms_max: context.wall().0.saturating_add(AHEAD_MS_MAX),
             reserved_header_prefix: RESERVED_HEADER_PREFIX,
         },
+        expanded_bytes_max: request_bytes_max.saturating_mul(EXPANDED_REQUESTS_MAX),
+        is_hashed: !head.request_id.is_empty(),
     };
     let (batches, content_hash) = batches_in(wire, &limits)?;
     let part = |batch: super::transcode::BatchIn| AppendRequestPart {

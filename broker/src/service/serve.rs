@@ -34,7 +34,7 @@ use super::topics::Topics;
 
 /// Share of `limits.memory` for requests that are coming in, as a divisor.
 const FRAMES_SHARE: u64 = 8;
-/// And for replies that are going out.
+/// And for replies that are going out; half of it to tails.
 const REPLIES_SHARE: u64 = 4;
 /// How long a large request waits for room.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -56,8 +56,12 @@ pub fn serve(
         room_wait_max: ROOM_WAIT_MAX,
         stall_max: STALL_MAX,
     };
-    let replies = Budget::new(memory_bytes / REPLIES_SHARE);
-    let context = Arc::new(Context::new(services, replies, watch.clone()));
+    let replies = || Budget::new(memory_bytes / REPLIES_SHARE / 2);
+    let context = Arc::new(Context::new(
+        services,
+        (replies(), replies()),
+        watch.clone(),
+    ));
     let sets = [FILE_DESCRIPTOR_SET, tonic_health::pb::FILE_DESCRIPTOR_SET];
     let methods = Methods::of(&sets, config.limits.request_bytes).map_err(io::Error::other)?;
     let parts = EdgeParts {

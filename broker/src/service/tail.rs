@@ -269,7 +269,7 @@ async fn send_one(
         return Ok(0);
     }
     let bytes_aim = usize::try_from(REPLY_BYTES).unwrap_or(usize::MAX);
-    let Some(room) = context.replies.acquire(bytes_aim).await else {
+    let Some(room) = context.tails.acquire(bytes_aim).await else {
         return Err(End::Done);
     };
     let mut limit = ReplyLimit::new(REPLY_RECORDS.1, bytes_aim);

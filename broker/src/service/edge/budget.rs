@@ -22,7 +22,16 @@ pub struct Budget {
 /// Room taken from a [`Budget`], given back when dropped.
 #[derive(Debug)]
 pub struct BudgetPermit {
-    _room: OwnedSemaphorePermit,
+    room: OwnedSemaphorePermit,
+}
+
+impl BudgetPermit {
+    /// Gives back what is not needed for `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let needed = bytes.div_ceil(UNIT_BYTES).max(1);
+        let spare = self.room.num_permits().saturating_sub(needed);
+        drop(self.room.split(spare));
+    }
 }
 
 impl Budget {
@@ -46,7 +55,7 @@ impl Budget {
             .acquire_many_owned(units)
             .await
             .ok()?;
-        Some(BudgetPermit { _room: room })
+        Some(BudgetPermit { room })
     }
 
     /// Waits at most `wait_max` for room for `bytes`.
@@ -96,6 +105,18 @@ mod tests {
             .acquire_within(2 * 1024, Duration::from_secs(1))
             .await
             .unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_permit_shrinks_to_what_is_needed_and_never_grows() {
+        let budget = Budget::new(10 * 1024);
+        let mut taken = budget.acquire(8 * 1024).await.unwrap();
+        taken.shrink_to(9 * 1024);
+        assert_eq!(budget.free_bytes(), 2 * 1024);
+        taken.shrink_to(1025);
+        assert_eq!(budget.free_bytes(), 8 * 1024);
+        taken.shrink_to(0);
+        assert_eq!(budget.free_bytes(), 9 * 1024);
     }
 
     #[tokio::test]

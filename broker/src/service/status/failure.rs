@@ -1,5 +1,6 @@
 //! What an edge can answer instead of a reply.
 
+use std::fmt;
 use std::time::Duration;
 
 use varvelog_store::Offset;
@@ -24,6 +25,9 @@ pub enum CallFailure {
     /// A record or batch that cannot be appended.
     #[error(transparent)]
     Record(#[from] RecordRefusal),
+    /// A name that nothing has.
+    #[error(transparent)]
+    Lookup(#[from] LookupRefusal),
     /// A log that cannot be read there.
     #[error(transparent)]
     Read(#[from] ReadRefusal),
@@ -107,6 +111,39 @@ pub enum RecordRefusal {
         /// What is wrong.
         what: String,
     },
+}
+
+/// A name that nothing has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LookupRefusal {
+    /// No such topic.
+    #[error("there is no topic {name}{}", Nearest(nearest.as_deref()))]
+    Topic {
+        /// As asked.
+        name: String,
+        /// The name most like it.
+        nearest: Option<String>,
+    },
+    /// No such group.
+    #[error("there is no group {name}{}", Nearest(nearest.as_deref()))]
+    Group {
+        /// As asked.
+        name: String,
+        /// The name most like it.
+        nearest: Option<String>,
+    },
+}
+
+/// The end of a sentence that names the nearest name, if there is one.
+struct Nearest<'a>(Option<&'a str>);
+
+impl fmt::Display for Nearest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, "; the nearest name is {name}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A log that cannot be read as asked.

@@ -10,5 +10,7 @@ mod table;
 mod tests;
 
 pub use explanation::{DOMAIN, Explanation, RETRY_PUSHBACK};
-pub use failure::{CallFailure, EdgeRefusal, FieldViolation, ReadRefusal, RecordRefusal};
+pub use failure::{
+    CallFailure, EdgeRefusal, FieldViolation, LookupRefusal, ReadRefusal, RecordRefusal,
+};
 pub use reason::Reason;

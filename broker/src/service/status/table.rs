@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use super::explanation::Explanation;
-use super::failure::{CallFailure, EdgeRefusal, FieldViolation, ReadRefusal, RecordRefusal};
+use super::failure::{
+    CallFailure, EdgeRefusal, FieldViolation, LookupRefusal, ReadRefusal, RecordRefusal,
+};
 use super::reason::Reason;
 use crate::core::refusal::{
     AppendRefusal, CallError, GroupRefusal, QuotaRefusal, Refusal, TopicRefusal,
@@ -27,6 +29,7 @@ impl From<&CallFailure> for Explanation {
             CallFailure::Malformed(_) => Self::new(Reason::MalformedRequest, text),
             CallFailure::Field(violation) => field(violation, text),
             CallFailure::Record(refusal) => record(refusal, text),
+            CallFailure::Lookup(refusal) => lookup(refusal, text),
             CallFailure::Read(refusal) => read(refusal, text),
             CallFailure::Edge(refusal) => edge(refusal, text),
         }
@@ -195,6 +198,17 @@ fn record(refusal: &RecordRefusal, text: String) -> Explanation {
         }
         RecordRefusal::BatchInvalid { field, what: _ } => {
             Explanation::new(Reason::BatchInvalid, text.clone()).at(field, text)
+        }
+    }
+}
+
+fn lookup(refusal: &LookupRefusal, text: String) -> Explanation {
+    match refusal {
+        LookupRefusal::Topic { name, nearest: _ } => {
+            Explanation::new(Reason::TopicNotFound, text).about("topic", name)
+        }
+        LookupRefusal::Group { name, nearest: _ } => {
+            Explanation::new(Reason::GroupNotFound, text).about("group", name)
         }
     }
 }

@@ -7,8 +7,8 @@ use varvelog_proto::v1;
 use varvelog_store::Offset;
 
 use super::{
-    CallFailure, EdgeRefusal, Explanation, FieldViolation, RETRY_PUSHBACK, ReadRefusal, Reason,
-    RecordRefusal,
+    CallFailure, EdgeRefusal, Explanation, FieldViolation, LookupRefusal, RETRY_PUSHBACK,
+    ReadRefusal, Reason, RecordRefusal,
 };
 use crate::core::refusal::{AppendRefusal, CallError, GroupRefusal, QuotaRefusal, TopicRefusal};
 use crate::service::wire::Malformed;
@@ -53,6 +53,10 @@ fn topics() -> Vec<CallFailure> {
             earliest,
             latest,
         }),
+        of(TopicRefusal::PartitionsFewer {
+            topic: "t".into(),
+            current: 3,
+        }),
         of(TopicRefusal::DeadLettersNotEmpty {
             queue: "t.g.dlq".into(),
             depth: 2,
@@ -73,6 +77,10 @@ fn groups() -> Vec<CallFailure> {
         }),
         of(GroupRefusal::MemberFenced { generation: 8 }),
         of(GroupRefusal::OffsetMovesBack { committed, got }),
+        of(GroupRefusal::DerivedNameTooLong {
+            name: "t".into(),
+            limit: 249,
+        }),
         of(GroupRefusal::TopicsMissing { group: group() }),
         of(GroupRefusal::TopicNotOfGroup {
             group: group(),
@@ -82,10 +90,8 @@ fn groups() -> Vec<CallFailure> {
     ]
 }
 
-fn others() -> Vec<CallFailure> {
+fn calls() -> Vec<CallFailure> {
     let retry_after = Duration::from_millis(200);
-    let offset = Offset::ZERO.plus(7);
-    let field = || String::from("records[0]");
     vec![
         QuotaRefusal {
             what: "topics",
@@ -105,7 +111,25 @@ fn others() -> Vec<CallFailure> {
         .into(),
         CallError::Draining.into(),
         CallError::Fenced.into(),
+    ]
+}
+
+fn others() -> Vec<CallFailure> {
+    let retry_after = Duration::from_millis(200);
+    let offset = Offset::ZERO.plus(7);
+    let field = || String::from("records[0]");
+    vec![
         Malformed::new("x".into()).into(),
+        LookupRefusal::Topic {
+            name: "t".into(),
+            nearest: Some("u".into()),
+        }
+        .into(),
+        LookupRefusal::Group {
+            name: "g".into(),
+            nearest: None,
+        }
+        .into(),
         FieldViolation::bound("f", 1, 2, "too large").into(),
         RecordRefusal::TooLarge {
             field: field(),
@@ -148,7 +172,7 @@ fn others() -> Vec<CallFailure> {
 }
 
 fn all() -> Vec<CallFailure> {
-    [appends(), topics(), groups(), others()].concat()
+    [appends(), topics(), groups(), calls(), others()].concat()
 }
 
 /// Code, reason, metadata keys and further details (B: bad request, R: retry, Q: quota,
@@ -370,4 +394,19 @@ fn ids_that_will_be_forgotten_are_worth_waiting_for_and_topics_are_not() {
         Explanation::from(&CallFailure::from(topics)).retry_after,
         None
     );
+}
+
+#[test]
+fn the_nearest_name_is_in_the_text_and_the_name_asked_for_in_the_details() {
+    let missing = LookupRefusal::Topic {
+        name: "order".into(),
+        nearest: Some("orders".into()),
+    };
+    let status = Status::from(CallFailure::from(missing));
+    assert_eq!(
+        status.message(),
+        "there is no topic order; the nearest name is orders"
+    );
+    let details = status.get_error_details();
+    assert_eq!(details.resource_info().unwrap().resource_name, "order");
 }

@@ -21,6 +21,8 @@ fn limits() -> BatchLimits<'static> {
         topic: "orders",
         partitions: 3,
         rules,
+        expanded_bytes_max: 100,
+        is_hashed: true,
     }
 }
 
@@ -76,6 +78,30 @@ fn the_fast_door_takes_batches_as_they_came_and_names_the_bad_one() {
         &limits(),
     ));
     assert_eq!(refused.reason, Reason::BatchInvalid, "two batches in one");
+}
+
+#[test]
+fn batches_of_one_request_expand_to_so_much_in_all() {
+    let mut builder = BatchBuilder::new(Codec::Gzip, 100);
+    builder
+        .push(None, None, Some(&[7; 60]), std::iter::empty())
+        .unwrap();
+    let batch = builder.finish().unwrap();
+    let of = |count| {
+        let one = v1::PartitionBatch {
+            partition: 0,
+            batch: batch.clone(),
+        };
+        let request = v1::ProduceRequest {
+            batches: vec![one; count],
+            ..request(vec![])
+        };
+        batches_in(&Bytes::from(request.encode_to_vec()), &limits())
+    };
+    assert_eq!(of(1).unwrap().0.len(), 1);
+    let refused = refusal(of(2));
+    assert_eq!(refused.reason, Reason::BatchInvalid);
+    assert_eq!(refused.field.unwrap().0, "batches[1].batch");
 }
 
 #[test]

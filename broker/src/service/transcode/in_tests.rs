@@ -21,6 +21,7 @@ fn target(partitions: u32) -> RecordTarget<'static> {
         record_bytes_max: 1 << 20,
         now_ms: NOW,
         timestamp_ms_max: NOW + HOUR,
+        is_hashed: true,
     }
 }
 

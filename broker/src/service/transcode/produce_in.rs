@@ -135,6 +135,10 @@ pub struct BatchLimits<'a> {
     pub partitions: u32,
     /// For each batch.
     pub rules: BatchRules,
+    /// Bytes that all batches together may expand to.
+    pub expanded_bytes_max: u64,
+    /// Whether a hash of the content is wanted.
+    pub is_hashed: bool,
 }
 
 /// A batch of the fast door, checked.
@@ -150,19 +154,23 @@ pub struct BatchIn {
     pub body: Bytes,
 }
 
-/// The batches of a request, each walked once, and a hash of them.
+/// The batches of a request, each walked once, and a hash of them if one is wanted.
 pub fn batches_in(
     wire: &Bytes,
     limits: &BatchLimits<'_>,
 ) -> Result<(Vec<BatchIn>, u64), CallFailure> {
     let mut batches: Vec<BatchIn> = Vec::new();
     let mut hash = ContentHash::new();
+    let mut limits = *limits;
     let mut fields = Fields::new(wire);
     while let Some(field) = fields.next_field()? {
         if field.number == BATCHES {
-            let batch = batch_in(wire, field.bytes()?, batches.len(), limits)?;
-            hash.number(u64::from(batch.partition));
-            hash.bytes(&batch.body);
+            let (batch, expanded) = batch_in(wire, field.bytes()?, batches.len(), &limits)?;
+            limits.expanded_bytes_max = limits.expanded_bytes_max.saturating_sub(expanded);
+            if limits.is_hashed {
+                hash.number(u64::from(batch.partition));
+                hash.bytes(&batch.body);
+            }
             batches.push(batch);
         }
     }
@@ -174,7 +182,7 @@ fn batch_in(
     wire: &[u8],
     index: usize,
     limits: &BatchLimits<'_>,
-) -> Result<BatchIn, CallFailure> {
+) -> Result<(BatchIn, u64), CallFailure> {
     let (mut partition, mut body) = (0, [].as_slice());
     let mut fields = Fields::new(wire);
     while let Some(field) = fields.next_field()? {
@@ -187,17 +195,19 @@ fn batch_in(
     let path = || format!("batches[{index}].partition");
     let partition = checked_partition(partition, limits.topic, limits.partitions, path)?;
     let body = request.slice_ref(body);
-    let header = batch::validate(&body, &limits.rules).map_err(|error| {
+    let mut rules = limits.rules;
+    rules.decompressed_bytes_max = rules.decompressed_bytes_max.min(limits.expanded_bytes_max);
+    let (header, expanded) = batch::validate_sized(&body, &rules).map_err(|error| {
         let (field, what) = (format!("batches[{index}].batch"), error.to_string());
         RecordRefusal::BatchInvalid { field, what }
     })?;
-    let (record_count, producer) = (header.record_count, header.producer);
-    Ok(BatchIn {
+    let batch = BatchIn {
         partition,
-        record_count,
-        producer,
+        record_count: header.record_count,
+        producer: header.producer,
         body,
-    })
+    };
+    Ok((batch, expanded as u64))
 }
 
 /// A partition that a request names.

@@ -44,6 +44,8 @@ pub struct RecordTarget<'a> {
     pub now_ms: i64,
     /// Latest timestamp.
     pub timestamp_ms_max: i64,
+    /// Whether a hash of the content is wanted.
+    pub is_hashed: bool,
 }
 
 /// A batch made of records of the request.
@@ -64,7 +66,7 @@ pub struct RecordsIn {
     pub parts: Vec<PartIn>,
     /// For each record in request order: index of its part, and place in it.
     pub places: Vec<(u32, u32)>,
-    /// Of what the caller sent, and of nothing that the broker chose.
+    /// Of what the caller sent, and of nothing that the broker chose; if it was wanted.
     pub content_hash: u64,
 }
 
@@ -183,7 +185,9 @@ impl Survey {
             let part = survey.part_for(&mut open, partition, room_of(&record));
             survey.part_of.push(part);
             survey.has_timestamps |= record.timestamp_ms.is_some();
-            add(&mut hash, &record);
+            if target.is_hashed {
+                add(&mut hash, &record);
+            }
         }
         survey.content_hash = hash.finish();
         Ok(survey)

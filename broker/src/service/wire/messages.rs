@@ -61,8 +61,9 @@ impl Payload {
         }
     }
 
-    /// Keeps the room that the message takes until it is handed to the transport.
-    pub fn hold(&mut self, room: BudgetPermit) {
+    /// Keeps the room that the message takes, and no more, until it is handed to the transport.
+    pub fn hold(&mut self, mut room: BudgetPermit) {
+        room.shrink_to(self.bytes);
         self.room = Some(room);
     }
 
