@@ -11,7 +11,7 @@ use crate::sim_fs::{Call, Failure, SimDisk};
 use crate::{FolderId, Sequence};
 
 const FOLDER: FolderId = FolderId([7; 16]);
-/// Room for three to six frames.
+// Room for three to six frames.
 const CONFIG: WalConfig = WalConfig { file_bytes: 8192 };
 
 #[derive(Debug, Clone, Copy)]
@@ -436,19 +436,15 @@ fn what_a_failed_sync_lost_is_not_served_by_the_next_start() {
     let disk = SimDisk::new();
     let mut model = Model::new();
     let mut wal = model.recover(&disk).unwrap();
-    model.take(&mut wal, Append(2)).unwrap();
-    model.take(&mut wal, Sync).unwrap();
-    model.take(&mut wal, Append(3)).unwrap();
-    disk.fail(Call::Sync, 1, Failure::Broken);
-    assert!(matches!(
-        wal.sync_job().run(),
-        Err(WalError::Io { action: "sync", .. })
-    ));
-    let killed = disk.process_kill();
-    let mut after = model.clone();
-    after.recover(&killed).unwrap();
-    assert_eq!(after.frames.len(), 2, "the cache said that there are five");
-    for state in killed.crash_states(1, 100) {
-        after.clone().play(&state, &[Append(1), Sync]).unwrap();
+    for step in [Append(2), Sync, Append(3)] {
+        model.take(&mut wal, step).unwrap();
     }
+    disk.fail(Call::Sync, 1, Failure::Broken);
+    let failed = wal.sync_job().run();
+    assert!(matches!(failed, Err(WalError::Io { action: "sync", .. })));
+    let killed = disk.process_kill();
+    model.recover(&killed).unwrap();
+    assert_eq!(model.frames.len(), 2, "the cache had five");
+    let plays = |state| model.clone().play(&state, &[Append(1), Sync]).is_ok();
+    assert!(killed.crash_states(1, 100).all(plays));
 }

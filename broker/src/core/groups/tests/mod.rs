@@ -4,6 +4,8 @@ mod delivery;
 mod leases;
 mod membership;
 mod model;
+mod model_checks;
+mod positions;
 mod property;
 mod returns;
 mod rig;

@@ -21,17 +21,17 @@ const SESSION_MS: u64 = 45_000;
 
 /// What the model knows of a record that is not done.
 #[derive(Debug, Clone, Copy, Default)]
-struct Record {
+pub(super) struct Record {
     /// Hand-outs so far that failed.
-    failures: u32,
-    last: Option<LeaseId>,
+    pub(super) failures: u32,
+    pub(super) last: Option<LeaseId>,
     /// Held by `last` until then.
-    held_until: Option<u64>,
+    pub(super) held_until: Option<u64>,
 }
 
 /// What the model knows of a member.
 #[derive(Debug, Clone)]
-struct Known {
+pub(super) struct Known {
     name: Option<String>,
     stream: Option<StreamKey>,
     /// Without a stream: when its session ends.
@@ -42,16 +42,16 @@ struct Known {
 
 pub(super) struct Model {
     pub(super) rig: Rig,
-    records: BTreeMap<(u32, u64), Record>,
-    lows: BTreeMap<u32, u64>,
-    members: BTreeMap<String, Known>,
+    pub(super) records: BTreeMap<(u32, u64), Record>,
+    pub(super) lows: BTreeMap<u32, u64>,
+    pub(super) members: BTreeMap<String, Known>,
     /// Streams that are open, in the order in which they were opened.
     pub(super) streams: Vec<StreamKey>,
-    grants: BTreeMap<StreamKey, Vec<Grant>>,
+    pub(super) grants: BTreeMap<StreamKey, Vec<Grant>>,
     pub(super) deliveries: Vec<Delivery>,
-    holders: BTreeMap<LeaseId, String>,
+    pub(super) holders: BTreeMap<LeaseId, String>,
     /// Who was told to own a partition in a generation.
-    owners: BTreeMap<(u64, TopicName, u32), String>,
+    pub(super) owners: BTreeMap<(u64, TopicName, u32), String>,
 }
 
 impl Model {
@@ -74,11 +74,11 @@ impl Model {
         }
     }
 
-    fn partition(&self, number: u32) -> PartitionId {
+    pub(super) fn partition(&self, number: u32) -> PartitionId {
         self.rig.partition("orders", number)
     }
 
-    fn is_done(&self, number: u32, offset: u64) -> bool {
+    pub(super) fn is_done(&self, number: u32, offset: u64) -> bool {
         let done = self
             .rig
             .state
@@ -382,21 +382,7 @@ impl Model {
         leases.any(super::super::lease::Lease::is_granted)
     }
 
-    /// Takes up what the machine said, and checks all that must hold at any time.
-    fn observe(&mut self) {
-        for stream in self.streams.clone() {
-            while let Some(message) = self.rig.next_message(stream) {
-                self.take_up(stream, message);
-            }
-        }
-        let rig = &self.rig;
-        self.streams.retain(|stream| !rig.closed.contains(stream));
-        self.grants.retain(|stream, _| !rig.closed.contains(stream));
-        self.check_progress();
-        self.check_bounds();
-    }
-
-    fn take_up(&mut self, stream: StreamKey, message: MemberMessage) {
+    pub(super) fn take_up(&mut self, stream: StreamKey, message: MemberMessage) {
         match message {
             MemberMessage::Event(event) => {
                 for (topic, number) in &event.assigned {
@@ -455,78 +441,5 @@ impl Model {
             }
             MemberMessage::End(other) => panic!("no stream ends for that reason: {other:?}"),
         }
-    }
-
-    /// The low watermark does not fall, and what is done is forgotten here as well.
-    fn check_progress(&mut self) {
-        for number in 0..PARTITIONS {
-            let low = self.rig.position("g", self.partition(number)).low.get();
-            let before = self.lows.insert(number, low).unwrap_or(0);
-            assert!(
-                low >= before,
-                "the low watermark fell from {before} to {low}"
-            );
-        }
-        let open: Vec<_> = self.records.keys().copied().collect();
-        for (number, offset) in open {
-            if self.is_done(number, offset) {
-                self.records.remove(&(number, offset));
-            }
-        }
-    }
-
-    fn check_bounds(&self) {
-        let seen = self.rig.describe("g");
-        for partition in seen.partitions.values() {
-            assert!(partition.in_flight <= u64::from(IN_FLIGHT_MAX));
-        }
-        let mut held: BTreeMap<&String, BTreeSet<LeaseId>> = BTreeMap::new();
-        for record in self
-            .records
-            .values()
-            .filter(|record| record.held_until.is_some())
-        {
-            let lease = record.last.expect("held by a hand-out");
-            held.entry(&self.holders[&lease]).or_default().insert(lease);
-        }
-        for leases in held.values() {
-            assert!(leases.len() <= usize::try_from(WINDOW).unwrap());
-        }
-        let mut owned = BTreeSet::new();
-        for member in &seen.members {
-            for partition in &member.partitions {
-                assert!(owned.insert(*partition), "one owner at a time");
-            }
-        }
-    }
-
-    /// Lets one fresh member settle everything, and everyone leave.
-    pub(super) fn drain(&mut self) {
-        self.rig.prompt = true;
-        self.flush();
-        for stream in self.streams.clone() {
-            self.end_stream(stream, StreamEnd::Clean);
-        }
-        self.advance(4_000_000);
-        assert_eq!(
-            self.rig.sessions.open_leases(&group("g")),
-            0,
-            "nothing stays leased"
-        );
-        let (stream, _) = self.rig.member(join("g", &[]));
-        while !self.rig.is_silent(stream) {
-            let delivery = self.rig.receive(stream, 5);
-            assert!(self.rig.ack(&delivery.token).conflicts.is_empty());
-        }
-        for number in 0..PARTITIONS {
-            let position = self.rig.position("g", self.partition(number));
-            assert_eq!(
-                (position.undone, position.low),
-                (0, position.end),
-                "all was offered"
-            );
-        }
-        self.rig.end_stream(stream, StreamEnd::Clean);
-        assert!(self.rig.sessions.is_empty(), "nothing leaks");
     }
 }

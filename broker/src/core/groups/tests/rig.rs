@@ -440,11 +440,8 @@ impl Rig {
     }
 
     pub(super) fn in_flight(&self, name: &str) -> u64 {
-        self.describe(name)
-            .partitions
-            .values()
-            .map(|partition| partition.in_flight)
-            .sum()
+        let seen = self.describe(name);
+        seen.partitions.values().map(|it| it.in_flight).sum()
     }
 
     pub(super) fn is_silent(&self, stream: StreamKey) -> bool {
