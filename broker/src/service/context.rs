@@ -10,6 +10,7 @@ use varvelog_store::WallMs;
 use varvelog_store::identity::Identity;
 
 use super::edge::{Budget, PhaseWatch};
+use super::groups::Trends;
 use crate::clock::Clock;
 use crate::config::{Config, SyncPolicy};
 use crate::core::handle::CoreHandle;
@@ -73,6 +74,8 @@ pub(super) struct Context {
     pub(super) phase: PhaseWatch,
     pub(super) unwatched: Arc<Semaphore>,
     pub(super) traffic: Traffic,
+    /// Of the lags of all groups.
+    pub(super) trends: Trends,
 }
 
 impl Context {
@@ -89,6 +92,7 @@ impl Context {
             phase,
             unwatched,
             traffic: Traffic::default(),
+            trends: Trends::default(),
         }
     }
 

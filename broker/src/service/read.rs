@@ -17,6 +17,7 @@ use crate::view::PartitionView;
 const STORED_BATCH_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of one read of a log, unless a single batch is larger.
 const READ_BYTES_MAX: u32 = 1 << 20;
+const READ_BYTES_MIN: u32 = 64 << 10;
 /// Batches of one read.
 const READ_BATCHES_MAX: u32 = 1024;
 
@@ -95,10 +96,8 @@ pub(super) async fn fill(
     reply: &mut ReplyRecords,
 ) -> Result<(), ReadError> {
     while reply.next() < until {
-        let limit = ReadLimit {
-            bytes_max: READ_BYTES_MAX,
-            batches_max: READ_BATCHES_MAX,
-            until,
+        let Some(limit) = read_limit(reply, until) else {
+            return Ok(());
         };
         let batches = match read(&partition.reader, reply.next(), limit).await {
             Ok(batches) => batches,
@@ -120,6 +119,22 @@ pub(super) async fn fill(
         tokio::task::yield_now().await;
     }
     Ok(())
+}
+
+/// How much to read for what a reply still takes; nothing when it is full. A batch holds a record
+/// at least, and reading less than a disk gives at once saves nothing.
+fn read_limit(reply: &ReplyRecords, until: Offset) -> Option<ReadLimit> {
+    let (records, bytes) = reply.room();
+    let batches_max = u32::try_from(records)
+        .unwrap_or(u32::MAX)
+        .min(READ_BATCHES_MAX);
+    let bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let bytes_max = bytes_max.clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+    (records > 0).then_some(ReadLimit {
+        bytes_max,
+        batches_max,
+        until,
+    })
 }
 
 fn take(

@@ -25,7 +25,7 @@ use super::generated::health::health_server::HealthServer;
 use super::generated::log_service_server::LogServiceServer;
 use super::generated::topic_service_server::TopicServiceServer;
 use super::group_service::Members;
-use super::groups::GroupAdmin;
+use super::groups::{GroupAdmin, watch_trends};
 use super::health::HealthChecks;
 use super::http;
 use super::log_service::Log;
@@ -75,7 +75,10 @@ pub fn serve(
         limits: ConnectionLimits::new(config.limits.streams_per_connection, frames),
     };
     let mut edges = open_edges(parts, grpc, (phase, watch.clone()))?;
-    edges.spawn(String::from("edge-http"), http::serve(http_listener, watch))?;
+    let aside = async move {
+        tokio::join!(http::serve(http_listener, watch), watch_trends(context));
+    };
+    edges.spawn(String::from("edge-http"), aside)?;
     Ok(edges)
 }
 

@@ -7,6 +7,7 @@ use varvelog_proto::v1;
 use super::lags::ages;
 use super::settings;
 use super::snapshot::{GroupSnapshot, PartitionSnapshot};
+use super::trend::Sample;
 use crate::core::groups::MemberDescription;
 use crate::core::refusal::CallError;
 use crate::service::context::Context;
@@ -30,6 +31,11 @@ pub(super) enum Detail {
 pub(super) async fn shown(context: &Context, group: &GroupSnapshot, detail: Detail) -> v1::Group {
     let ages = ages(context, group).await;
     let oldest = ages.iter().flatten().max().copied().unwrap_or_default();
+    let now = Sample {
+        at: context.services.clock.mono(),
+        lag: group.lag(),
+    };
+    let trend = context.trends.of(&group.name, now);
     let in_flight: u64 = group
         .partitions
         .iter()
@@ -47,13 +53,13 @@ pub(super) async fn shown(context: &Context, group: &GroupSnapshot, detail: Deta
     v1::Group {
         name: group.name.to_string(),
         config: Some(settings::shown(&group.settings)),
-        status: status(context, group).into(),
+        status: status(context, group, trend.is_lagging).into(),
         generation: i64::try_from(group.generation).unwrap_or(i64::MAX),
         members: group.members.iter().map(|one| member(group, one)).collect(),
         lags,
         total_lag: i64::try_from(group.lag()).unwrap_or(i64::MAX),
         oldest_unprocessed_age: Some(duration(oldest)),
-        estimated_catch_up: (group.lag() == 0).then(Default::default),
+        estimated_catch_up: trend.catch_up.map(duration),
         dead_letters: i64::try_from(group.dead_letters).unwrap_or(i64::MAX),
         topics: group.topics.iter().map(ToString::to_string).collect(),
         // What is out cannot be given out: which record could be is known only while none is.
@@ -64,13 +70,15 @@ pub(super) async fn shown(context: &Context, group: &GroupSnapshot, detail: Deta
     }
 }
 
-fn status(context: &Context, group: &GroupSnapshot) -> v1::GroupStatus {
+fn status(context: &Context, group: &GroupSnapshot, is_lagging: bool) -> v1::GroupStatus {
     let is_live = group.members.iter().any(|member| member.address.is_some());
     let idle_ms = context.wall().0.saturating_sub(group.last_active.0);
     if !is_live {
         v1::GroupStatus::NoMembers
     } else if group.lag() > 0 && idle_ms >= STALLED_AFTER_MS {
         v1::GroupStatus::Stalled
+    } else if is_lagging {
+        v1::GroupStatus::Lagging
     } else {
         v1::GroupStatus::Ok
     }
@@ -166,7 +174,7 @@ pub(in crate::service) async fn worst(context: &Context) -> Result<Worst, CallEr
     let mut all = Vec::new();
     for group in &groups {
         worst.dead_letters = worst.dead_letters.saturating_add(group.dead_letters);
-        worst.stalled += i32::from(status(context, group) == v1::GroupStatus::Stalled);
+        worst.stalled += i32::from(status(context, group, false) == v1::GroupStatus::Stalled);
         if group.lag() > 0 {
             all.push(shown(context, group, Detail::Brief).await);
         }

@@ -119,6 +119,18 @@ impl ReplyRecords {
         self.count
     }
 
+    /// How much more it takes: records, and bytes unless a single record is larger. Both are 0
+    /// when it is full.
+    pub fn room(&self) -> (u64, usize) {
+        match self.limit.records_max.saturating_sub(self.count) {
+            0 => (0, 0),
+            records => (
+                records,
+                self.limit.bytes_aim.saturating_sub(self.encoded.len()),
+            ),
+        }
+    }
+
     /// Records that went without their value.
     pub fn omitted(&self) -> u64 {
         self.omitted
