@@ -204,19 +204,13 @@ impl Core {
         while self.checkpointing {
             self.wait_for_report()?;
         }
-        self.request_checkpoint();
+        self.request_checkpoint()?;
         self.send_tasks()?;
         while self.checkpointing {
             self.wait_for_report()?;
         }
         // The mark of a clean stop says that the log is whole up to here.
-        if self.timers.is_syncing() {
-            self.syncer
-                .results()
-                .recv()
-                .map_err(|_gone| CoreFailure::SyncGone)??;
-        }
-        self.engine.sync_job().run()?;
+        self.settle_wal()?;
         Ok(self.engine.applier.applied())
     }
 
@@ -314,10 +308,29 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn request_checkpoint(&mut self) {
+    /// Makes all that was applied durable, whatever the sync policy.
+    fn settle_wal(&mut self) -> Result<(), CoreFailure> {
+        if self.timers.is_syncing() {
+            let through = self.syncer.results().recv();
+            let through = through.map_err(|_gone| CoreFailure::SyncGone)??;
+            self.engine.note_durable(through);
+            self.timers.synced();
+        }
+        let through = self.engine.sync_job().run()?;
+        self.engine.note_durable(through);
+        Ok(())
+    }
+
+    /// Asks the flusher for a checkpoint of what is applied. The log is settled first: one that
+    /// ended before its checkpoint could not be gone on with.
+    pub(super) fn request_checkpoint(&mut self) -> Result<(), CoreFailure> {
+        if self.options.sync != SyncPolicy::Always {
+            self.settle_wal()?;
+        }
         self.checkpointing = true;
         self.engine.applier.request_checkpoint();
         self.timers.checkpointed(self.engine.wal_bytes());
+        Ok(())
     }
 
     /// Does what is due.
@@ -339,7 +352,7 @@ impl Core {
         for due in self.timers.due(now, self.engine.wal_bytes()) {
             match due {
                 Due::Flush => self.engine.applier.request_flush(true),
-                Due::Checkpoint if !self.checkpointing => self.request_checkpoint(),
+                Due::Checkpoint if !self.checkpointing => self.request_checkpoint()?,
                 Due::Checkpoint => {}
                 Due::Sync => self.syncer.begin(self.engine.sync_job()),
                 Due::Maintain => self.maintain(),

@@ -50,26 +50,7 @@ pub(super) fn settle<S: Durable>(
             .up_to
             .map_or(token.last, |up_to| up_to.min(token.last)),
     );
-    let position = turn.state.position(&token.group, token.partition);
-    let position = position
-        .filter(|position| facts.id == token.group_id && position.reset_count == token.reset_count);
-    let mut judged = Judged::default();
-    let count = named.1.plus(1).since(named.0);
-    match position {
-        _ if count == 0 => {}
-        // No such token was ever given out.
-        _ if count > GRANT_RECORDS_MAX => judged.conflict((named.0, named.0), Conflict::Unknown),
-        None => judged.conflict(named, Conflict::Unknown),
-        Some(position) => {
-            judged = judge(
-                group.as_deref(),
-                token,
-                turn.shared.run,
-                named,
-                position.end,
-            );
-        }
-    }
+    let judged = judge_named(turn, group.as_deref(), (token, facts.id), named);
     let done = |from| turn.state.next_done(&token.group, token.partition, from);
     let missing = judged
         .runs
@@ -108,6 +89,30 @@ pub(super) fn settle<S: Durable>(
     if let Some(feed) = group.and_then(|group| group.feeds.get_mut(&token.partition)) {
         feed.settle(proposal, judged.runs);
     }
+}
+
+/// As [`judge`], for a token that may be void as a whole. `group_id` is of the present group.
+fn judge_named<S: Durable>(
+    turn: &Turn<'_, S>,
+    group: Option<&Group>,
+    (token, group_id): (&AckToken, u64),
+    named: Run,
+) -> Judged {
+    let position = turn.state.position(&token.group, token.partition);
+    let position = position
+        .filter(|position| group_id == token.group_id && position.reset_count == token.reset_count);
+    let mut judged = Judged::default();
+    let count = named.1.plus(1).since(named.0);
+    match position {
+        _ if count == 0 => {}
+        // No such token was ever given out.
+        _ if count > GRANT_RECORDS_MAX => judged.conflict((named.0, named.0), Conflict::Unknown),
+        None => judged.conflict(named, Conflict::Unknown),
+        Some(position) => {
+            judged = judge(group, token, turn.shared.run, named, position.end);
+        }
+    }
+    judged
 }
 
 /// Splits the named records of a token into those that it may settle and conflicts.
