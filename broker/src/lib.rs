@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod config;
 pub mod core;
+mod descriptors;
 pub mod housekeeping;
 pub mod names;
 pub mod service;

@@ -23,6 +23,7 @@ use crate::core::groups::SessionLimits;
 use crate::core::handle::{CoreHandle, Queued};
 use crate::core::recover::{self, OpenOptions, Opened, RecoverError, RecoveryReport};
 use crate::core::run::{Core, CoreFailure, CoreOptions, DiskGauge, FlusherLink};
+use crate::descriptors::Descriptors;
 use crate::housekeeping::Housekeeping;
 use crate::service::{BrokerIdentity, EdgeHandle, Services};
 
@@ -176,8 +177,6 @@ fn queue_bytes(config: &Config) -> u32 {
 
 /// How long a producer waits for room before it is told to come back.
 const QUEUE_WAIT_MAX: Duration = Duration::from_secs(2);
-/// Sealed segments kept open over all partitions.
-const OPEN_SEGMENTS_MAX: usize = 512;
 /// What a folder made by this release may hold: nothing beyond the first format.
 const FEATURE_LEVEL: u32 = 1;
 /// Tasks that may wait for the flusher.
@@ -202,7 +201,7 @@ fn local(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, Star
 }
 
 /// Locks, recovers, and commits the first command of this run. Blocks.
-fn open_folder(config: &Config) -> Result<OpenFolder, StartError> {
+fn open_folder(config: &Config, descriptors: Descriptors) -> Result<OpenFolder, StartError> {
     let path = config.data_dir.clone();
     let folder = |source| StartError::Folder {
         path: path.clone(),
@@ -218,7 +217,7 @@ fn open_folder(config: &Config) -> Result<OpenFolder, StartError> {
         wal: WalConfig {
             file_bytes: config.wal.file_bytes,
         },
-        open_segments_max: OPEN_SEGMENTS_MAX,
+        open_segments_max: descriptors.open_segments_max(),
         fresh: fresh_identity(),
         unflushed_bytes_max: config.flush.unflushed_bytes,
     };
@@ -236,12 +235,30 @@ fn open_folder(config: &Config) -> Result<OpenFolder, StartError> {
     let outcome = committed.map_err(|error| StartError::Core(error.into()))?;
     assert!(outcome.is_ok(), "the start of a broker is never refused");
     opened.engine.applier.request_sweep();
+    tell(&opened.report);
     Ok(OpenFolder {
         opened,
         root,
         lock,
         clock,
     })
+}
+
+/// Says what recovery found; what was cut or passed over is said in one line of fixed words.
+fn tell(report: &RecoveryReport) {
+    if let Some(cut) = &report.tail.cut {
+        let saved_as = cut.saved_as.as_deref().unwrap_or_default();
+        tracing::warn!(file = cut.file, position = cut.position, saved_as, "{cut}");
+    }
+    for damaged in &report.damaged_checkpoints {
+        tracing::warn!(
+            checkpoint = %damaged.sequence,
+            damage = %damaged.damage,
+            "a damaged checkpoint was passed over; the one before it and the log were used"
+        );
+    }
+    let (clean, replayed) = (report.clean, report.replayed);
+    tracing::info!(clean, replayed, "recovered");
 }
 
 fn fresh_identity() -> Identity {
@@ -350,13 +367,31 @@ fn count(limit: usize) -> u64 {
     u64::try_from(limit).unwrap_or(u64::MAX)
 }
 
+/// The configuration with no more connections than there are descriptors for.
+fn within(mut config: Config, descriptors: Descriptors) -> Config {
+    let configured = config.limits.connections;
+    let connections = descriptors.connections_max(configured);
+    if connections < configured {
+        let descriptors = descriptors.limit();
+        tracing::warn!(
+            descriptors,
+            configured,
+            connections,
+            "the limit of open files is low: fewer connections are taken than configured"
+        );
+        config.limits.connections = connections;
+    }
+    config
+}
+
 /// Starts a broker and returns when it is ready: recovered, and both ports answer.
 pub async fn start(config: Config) -> Result<BrokerHandle, StartError> {
-    let config = Arc::new(config);
+    let descriptors = Descriptors::raise();
+    let config = Arc::new(within(config, descriptors));
     let grpc = bind(config.listen)?;
     let http = bind(config.http_listen)?;
     let opening = Arc::clone(&config);
-    let opened = tokio::task::spawn_blocking(move || open_folder(&opening)).await;
+    let opened = tokio::task::spawn_blocking(move || open_folder(&opening, descriptors)).await;
     let folder = opened.map_err(|join| StartError::Thread(join.into()))??;
     let clock: Arc<dyn Clock> = Arc::clone(&folder.clock);
     let report = folder.opened.report.clone();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use varvelog_store::checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
+use varvelog_store::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, DamagedCheckpoint};
 use varvelog_store::fs::Dir;
 use varvelog_store::identity::{self, Identity, IdentityError};
 use varvelog_store::partition::{PartitionManifest, Volume};
@@ -56,6 +56,8 @@ pub struct RecoveryReport {
     pub replayed: u64,
     /// What was cut from the end of the WAL.
     pub tail: TailReport,
+    /// Newer checkpoints that were passed over, newest first.
+    pub damaged_checkpoints: Vec<DamagedCheckpoint>,
 }
 
 /// Why a data folder could not be opened.
@@ -117,6 +119,7 @@ pub fn open(
     let identity = identity::open_or_create(root, options.fresh)?;
     let folders = Folders::open(root)?;
     let (checkpoints, checkpoint) = CheckpointStore::open(folders.checkpoints, identity.folder)?;
+    let damaged_checkpoints = checkpoints.damaged().to_vec();
     let volume = Volume::new(
         folders.partitions,
         identity.folder,
@@ -147,6 +150,7 @@ pub fn open(
         checkpoint: from,
         replayed: applied.since(from),
         tail,
+        damaged_checkpoints,
     };
     let (applied_state, flusher) = replay.finish()?;
     // Not before the log was found whole: a start that refuses damage must leave its evidence.
