@@ -29,7 +29,7 @@ deny:
 proto:
     .ci/proto
 
-# Checks with the release binary: kills, other languages, the README.
+# Checks with the release binary: other languages, the README, the alert rules.
 slow:
     .ci/slow
 

@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     builder
         .extern_path(".varvelog.v1", "::varvelog_proto::v1")
+        .extern_path(".externalscaler", "::varvelog_proto::externalscaler")
         .compile_fds(set)?;
     compile_health()
 }

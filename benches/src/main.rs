@@ -4,9 +4,12 @@
 //! `varvelog-load run --binary target/release/varvelog` prints one line a measurement: records/s,
 //! MB/s, and the CPU of each side. It talks to 127.0.0.1 only and ends by itself.
 
+mod backpressure;
 mod drive;
 mod floor;
+mod holes;
 mod process;
+mod queue;
 mod restart;
 
 use std::path::PathBuf;
@@ -14,6 +17,11 @@ use std::path::PathBuf;
 const USAGE: &str = "usage: varvelog-load run --binary PATH [--mib N] [--rounds N] [--dir DIR]
        varvelog-load startup --binary PATH [--dir DIR]
        varvelog-load idle --binary PATH [--dir DIR]
+       varvelog-load queue --binary PATH [--dir DIR]
+       varvelog-load order --binary PATH [--dir DIR]
+       varvelog-load delays --binary PATH [--dir DIR]
+       varvelog-load holes --binary PATH [--dir DIR]
+       varvelog-load backpressure --binary PATH [--dir DIR]
        varvelog-load floor-server DIR";
 
 #[tokio::main(flavor = "current_thread")]
@@ -26,6 +34,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         Some("run") => drive::run(&options(&arguments)?).await,
         Some("startup") => restart::startup(&options(&arguments)?).await,
+        Some("queue") => queue::run(&options(&arguments)?).await,
+        Some("order") => queue::order(&options(&arguments)?).await,
+        Some("delays") => queue::delays(&options(&arguments)?).await,
+        Some("holes") => holes::run(&options(&arguments)?).await,
+        Some("backpressure") => backpressure::run(&options(&arguments)?).await,
         Some("idle") => restart::idle(&options(&arguments)?).await,
         _ => Err(USAGE.into()),
     }

@@ -33,6 +33,9 @@ pub trait Clock: Debug + Send + Sync {
     fn wall(&self) -> WallMs;
     /// Monotonic time; never falls.
     fn mono(&self) -> MonoMs;
+    /// Monotonic time as exactly as the clock has it, to measure how long work takes; deadlines go
+    /// by [`Self::mono`].
+    fn exact(&self) -> Duration;
 }
 
 /// The clocks of the system.
@@ -68,6 +71,10 @@ impl Clock for SystemClock {
 
     fn mono(&self) -> MonoMs {
         MonoMs(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn exact(&self) -> Duration {
+        self.start.elapsed()
     }
 }
 
@@ -108,5 +115,9 @@ impl Clock for ManualClock {
 
     fn mono(&self) -> MonoMs {
         MonoMs(self.mono.load(Ordering::SeqCst))
+    }
+
+    fn exact(&self) -> Duration {
+        Duration::from_millis(self.mono().0)
     }
 }

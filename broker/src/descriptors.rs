@@ -1,7 +1,8 @@
 //! File descriptors: how many the process may have, and what each part of the broker may take.
 //!
-//! A partition that is written to holds three: its segment and two indexes. A file that cannot be
-//! opened fences the broker, so connections never get so many that partitions find none.
+//! A partition that is written to holds three: its segment and two indexes. Where one cannot be
+//! opened its records stay in memory, and appends wait before long; so connections never get so
+//! many that partitions find none.
 
 /// So many, where the system does not say.
 #[cfg(not(unix))]

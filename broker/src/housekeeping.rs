@@ -7,12 +7,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use varvelog_store::WallMs;
 use varvelog_store::fs::Dir;
+use varvelog_store::partition::{ReadError, SegmentInfo};
 use varvelog_store::retention::{self, RetentionInput, RetentionPolicy};
+use varvelog_store::{Offset, WallMs};
 
 use crate::clock::{Clock, MonoMs};
 use crate::config::{Config, DiskReserve};
+use crate::core::admission::Unsure;
 use crate::core::command::Change;
 use crate::core::handle::CoreHandle;
 use crate::core::run::DiskGauge;
@@ -25,6 +27,8 @@ pub struct Housekeeping {
     thread: JoinHandle<()>,
 }
 
+/// Append times that are looked up at a time: each may be a read from the disk.
+const AGES_MAX: usize = 256;
 /// Time between two looks at the free space.
 const DISK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -47,6 +51,7 @@ impl Housekeeping {
             retention_interval: config.retention.check_interval,
             looked,
             clock_trusted: true,
+            aged: None,
         };
         keeper.read_disk();
         let thread = std::thread::Builder::new()
@@ -73,6 +78,8 @@ struct Keeper {
     /// Both clocks as last looked at.
     looked: (WallMs, MonoMs),
     clock_trusted: bool,
+    /// The last place whose append time was looked up.
+    aged: Option<Unsure>,
 }
 
 impl Keeper {
@@ -86,6 +93,7 @@ impl Keeper {
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
             }
             self.read_disk();
+            self.look_up_ages();
             if retention_at <= self.clock.mono() {
                 self.look_at_clock();
                 self.retain();
@@ -114,6 +122,7 @@ impl Keeper {
         match self.root.space() {
             Ok(space) => {
                 self.disk.free_bytes.store(space.free, Ordering::Relaxed);
+                self.disk.size_bytes.store(space.total, Ordering::Relaxed);
                 let reserve = self.reserve.bytes(space.total);
                 self.disk.reserve_bytes.store(reserve, Ordering::Relaxed);
             }
@@ -121,18 +130,67 @@ impl Keeper {
         }
     }
 
-    fn retain(&self) {
-        for topic in self.view.catalog().by_id.values() {
-            if topic.derived.is_some() {
-                continue;
+    /// Reads the append times that the gates of groups have to know and cannot tell by themselves.
+    fn look_up_ages(&mut self) {
+        let after = self.aged;
+        let wanted = self
+            .core
+            .query_blocking(move |core| core.admission.unsure(after, AGES_MAX));
+        let wanted = wanted.unwrap_or_default();
+        self.aged = wanted.last().copied();
+        let catalog = self.view.catalog();
+        let times = wanted.into_iter().filter_map(|at| {
+            let topic = catalog.by_id.get(&at.partition.topic)?;
+            let number = usize::try_from(at.partition.partition).ok()?;
+            let reader = &topic.partitions.get(number)?.reader;
+            let time = match reader.append_time_at(at.offset) {
+                // A record behind the damage is younger.
+                Err(ReadError::Corrupt { last, .. }) => reader.append_time_at(last.plus(1)),
+                other => other,
+            };
+            match time {
+                Ok(time) => Some((at, time?)),
+                Err(error) => {
+                    let partition = at.partition;
+                    tracing::warn!(%error, %partition, "an append time was not read");
+                    None
+                }
             }
+        });
+        let times: Vec<_> = times.collect();
+        if !times.is_empty() {
+            self.core.tell_append_times(times);
+        }
+    }
+
+    fn retain(&self) {
+        let floors = self
+            .core
+            .query_blocking(|core| core.state.retention_floors());
+        let dead = self
+            .core
+            .query_blocking(|core| core.state.dead_letter_floors());
+        let (Some(floors), Some(dead)) = (floors, dead) else {
+            return;
+        };
+        for topic in self.view.catalog().by_id.values() {
             for partition in &topic.partitions {
-                self.retain_partition(topic, partition);
+                let floor = floors.get(&partition.id).copied();
+                let settled = dead.get(&partition.id).copied();
+                self.retain_partition(topic, partition, (floor, settled));
             }
         }
     }
 
-    fn retain_partition(&self, topic: &TopicView, partition: &PartitionView) {
+    /// `floor` is the lowest offset that must stay. A derived topic that has one is a retry topic,
+    /// of which nothing below it is needed. `settled` is the first dead letter of a dead-letter
+    /// partition: of that too nothing below is needed.
+    fn retain_partition(
+        &self,
+        topic: &TopicView,
+        partition: &PartitionView,
+        (floor, settled): (Option<Offset>, Option<Offset>),
+    ) {
         let limit = |value: u64| (value > 0).then_some(value);
         let policy = RetentionPolicy {
             age_ms_max: limit(topic.settings.retention_age_ms),
@@ -151,15 +209,33 @@ impl Keeper {
             },
             &policy,
         );
-        if decided.roll_active {
+        // All of it is replayed or discarded: the space that it takes is free after a roll.
+        let is_settled = settled.is_some_and(|settled| settled == partition.reader.end());
+        let has_active = segments.last().is_some_and(|last| !last.sealed);
+        if decided.roll_active || (is_settled && has_active) {
             self.core.roll(partition.id);
         }
-        if decided.start > start {
+        let wanted = match floor {
+            None => decided.start,
+            Some(floor) if topic.derived.is_some() => whole_segments_below(floor, &segments),
+            Some(floor) => decided.start.min(whole_segments_below(floor, &segments)),
+        };
+        let settled = settled.map_or(Offset::ZERO, |it| whole_segments_below(it, &segments));
+        let wanted = wanted.max(settled);
+        if wanted > start {
             let change = Change::MoveLogStart {
                 partition: partition.id,
-                start: decided.start,
+                start: wanted,
             };
             self.core.propose(change);
         }
     }
+}
+
+/// Where the closed segments end that lie wholly below an offset; 0 if there are none.
+fn whole_segments_below(floor: Offset, segments: &[SegmentInfo]) -> Offset {
+    let closed = segments
+        .iter()
+        .take_while(|it| it.sealed && it.end <= floor);
+    closed.last().map_or(Offset::ZERO, |last| last.end)
 }

@@ -7,11 +7,14 @@
 pub mod clock;
 pub mod config;
 pub mod core;
+mod core_options;
 mod descriptors;
 pub mod housekeeping;
+pub mod meters;
 pub mod names;
 pub mod service;
 mod start;
+pub mod traffic;
 pub mod view;
 
 pub use start::{BrokerHandle, StartError, StopError, start};

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 /// Longest topic name, derived ones included.
 pub const TOPIC_NAME_BYTES_MAX: usize = 249;
+/// How the names of dead-letter topics end.
+pub const DEAD_LETTER_SUFFIX: &str = ".dlq";
 /// Longest group name.
 pub const GROUP_NAME_BYTES_MAX: usize = 64;
 
@@ -62,12 +64,12 @@ impl TopicName {
 
     /// The name of the dead-letter topic of `group` on this topic.
     pub fn dead_letter_of(&self, group: &GroupName) -> Result<Self, NameError> {
-        Self::parse(&format!("{self}.{group}.dlq"))
+        Self::parse(&format!("{self}.{group}{DEAD_LETTER_SUFFIX}"))
     }
 
     /// Whether it ends as only the names of retry and dead-letter topics may.
     pub fn is_derived(&self) -> bool {
-        self.0.ends_with(".retry") || self.0.ends_with(".dlq")
+        self.0.ends_with(".retry") || self.0.ends_with(DEAD_LETTER_SUFFIX)
     }
 
     /// The name itself.

@@ -10,21 +10,22 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use tokio::sync::watch;
 use varvelog_store::fs::{Dir, OsDir};
 use varvelog_store::identity::{self, FolderLock, Identity, IdentityError, LockError};
+use varvelog_store::limits::SYNC_EACH_MAX;
 use varvelog_store::wal::WalConfig;
 use varvelog_store::{FolderId, Sequence};
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::core::command::Change;
-use crate::core::decide::CountLimits;
+use crate::core::copier;
 use crate::core::flusher::{Done, FlushError, Flusher, Task};
-use crate::core::forecast::AppendLimits;
-use crate::core::groups::SessionLimits;
 use crate::core::handle::{CoreHandle, Queued};
 use crate::core::recover::{self, OpenOptions, Opened, RecoverError, RecoveryReport};
-use crate::core::run::{Core, CoreFailure, CoreOptions, DiskGauge, FlusherLink};
+use crate::core::run::{Core, CoreFailure, DiskGauge, FlusherLink};
+use crate::core_options::{core_options, queue_bytes};
 use crate::descriptors::Descriptors;
 use crate::housekeeping::Housekeeping;
+use crate::meters::Meters;
 use crate::service::{BrokerIdentity, EdgeHandle, Services};
 
 /// Why a broker did not start.
@@ -168,13 +169,6 @@ pub enum StopError {
     Mark(IdentityError),
 }
 
-/// Room for requests in the core's queue, of the budget of all buffers.
-fn queue_bytes(config: &Config) -> u32 {
-    let quarter = u32::try_from(config.limits.memory_bytes / 4).unwrap_or(u32::MAX);
-    let request = u32::try_from(config.limits.request_bytes).unwrap_or(u32::MAX);
-    quarter.max(request)
-}
-
 /// How long a producer waits for room before it is told to come back.
 const QUEUE_WAIT_MAX: Duration = Duration::from_secs(2);
 /// What a folder made by this release may hold: nothing beyond the first format.
@@ -188,6 +182,8 @@ struct OpenFolder {
     root: Arc<dyn Dir>,
     lock: FolderLock,
     clock: Arc<dyn Clock>,
+    /// How long that took.
+    took: Duration,
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
@@ -213,6 +209,7 @@ fn open_folder(config: &Config, descriptors: Descriptors) -> Result<OpenFolder, 
         LockError::Io(source) => folder(source),
     })?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let began = clock.exact();
     let options = OpenOptions {
         wal: WalConfig {
             file_bytes: config.wal.file_bytes,
@@ -220,6 +217,7 @@ fn open_folder(config: &Config, descriptors: Descriptors) -> Result<OpenFolder, 
         open_segments_max: descriptors.open_segments_max(),
         fresh: fresh_identity(),
         unflushed_bytes_max: config.flush.unflushed_bytes,
+        sync_each_max: SYNC_EACH_MAX,
     };
     let damaged = |source| StartError::Recover {
         path: path.clone(),
@@ -237,6 +235,7 @@ fn open_folder(config: &Config, descriptors: Descriptors) -> Result<OpenFolder, 
     opened.engine.applier.request_sweep();
     tell(&opened.report);
     Ok(OpenFolder {
+        took: clock.exact().saturating_sub(began),
         opened,
         root,
         lock,
@@ -280,7 +279,7 @@ type CoreThread = JoinHandle<Result<Sequence, CoreFailure>>;
 fn start_core(
     config: &Config,
     opened: Opened,
-    (clock, disk): (&Arc<dyn Clock>, &Arc<DiskGauge>),
+    (clock, disk, meters): (&Arc<dyn Clock>, &Arc<DiskGauge>, &Meters),
     queue: Receiver<Queued>,
 ) -> Result<(CoreThread, watch::Receiver<Option<String>>), StartError> {
     let Opened {
@@ -288,18 +287,21 @@ fn start_core(
     } = opened;
     let (tasks, incoming) = bounded(TASKS_MAX);
     let (outgoing, reports) = bounded(TASKS_MAX);
+    let flusher_meters = meters.clone();
     thread("varvelog-flush", move || {
-        run_flusher(flusher, &incoming, &outgoing);
+        run_flusher(flusher, &flusher_meters, &incoming, &outgoing);
     })?;
     let link = FlusherLink { tasks, reports };
+    let view = engine.applier.view().clone();
+    let copier = copier::start(view).map_err(StartError::Thread)?;
     let dice = Box::new(fresh_id);
     let core = Core::new(
         engine,
-        core_options(config),
+        core_options(config, meters.clone()),
         Arc::clone(clock),
         dice,
         Arc::clone(disk),
-        (queue, link),
+        (queue, link, copier),
     )
     .map_err(StartError::Thread)?;
     let (failed, ended) = watch::channel(None);
@@ -316,11 +318,16 @@ fn start_core(
 
 fn run_flusher(
     mut flusher: Flusher,
+    meters: &Meters,
     tasks: &Receiver<Task>,
     reports: &Sender<Result<Done, FlushError>>,
 ) {
     for task in tasks {
+        let (is_checkpoint, began) = (matches!(task, Task::Checkpoint(_)), meters.start());
         let done = flusher.perform(task);
+        if is_checkpoint {
+            meters.took(&meters.checkpoint, began);
+        }
         let failed = done.is_err();
         if reports.send(done).is_err() || failed {
             return;
@@ -336,35 +343,6 @@ fn thread<T: Send + 'static>(
         .name(name.to_owned())
         .spawn(work)
         .map_err(StartError::Thread)
-}
-
-fn core_options(config: &Config) -> CoreOptions {
-    CoreOptions {
-        sync: config.wal.sync,
-        flush_interval: config.flush.interval,
-        unflushed_bytes_max: config.flush.unflushed_bytes,
-        checkpoint_wal_bytes: config.checkpoint.wal_bytes,
-        checkpoint_interval: config.checkpoint.interval,
-        unlink_delay: config.topics.unlink_delay,
-        producer_expiry: config.producers.expiry,
-        offset_retention: config.groups.offset_retention,
-        limits: CountLimits {
-            topics: count(config.limits.topics),
-            partitions: count(config.limits.partitions),
-            groups: count(config.limits.groups),
-        },
-        append_limits: AppendLimits {
-            producers_per_partition: count(config.limits.producers_per_partition),
-            request_ids: count(config.limits.request_ids),
-        },
-        session_limits: SessionLimits {
-            members_max: config.limits.members,
-        },
-    }
-}
-
-fn count(limit: usize) -> u64 {
-    u64::try_from(limit).unwrap_or(u64::MAX)
 }
 
 /// The configuration with no more connections than there are descriptors for.
@@ -398,12 +376,13 @@ pub async fn start(config: Config) -> Result<BrokerHandle, StartError> {
     let ids = folder.opened.identity;
     let view = folder.opened.engine.applier.view().clone();
     let disk = Arc::new(DiskGauge::default());
-    let (core, queue) = CoreHandle::new(queue_bytes(&config), QUEUE_WAIT_MAX);
-    let (core_thread, ended) = start_core(&config, folder.opened, (&clock, &disk), queue)?;
+    let meters = Meters::new(Arc::clone(&clock));
+    let (core, queue) = CoreHandle::new(queue_bytes(&config), QUEUE_WAIT_MAX, meters.clone());
+    let (core_thread, ended) = start_core(&config, folder.opened, (&clock, &disk, &meters), queue)?;
     let housekeeping = Housekeeping::start(
         &config,
         (core.clone(), view.clone(), Arc::clone(&clock)),
-        (Arc::clone(&folder.root), disk),
+        (Arc::clone(&folder.root), Arc::clone(&disk)),
     )
     .map_err(StartError::Thread)?;
     let addresses = (
@@ -416,6 +395,8 @@ pub async fn start(config: Config) -> Result<BrokerHandle, StartError> {
         config: Arc::clone(&config),
         identity: Arc::new(BrokerIdentity::new(&ids, clock.wall(), addresses.0)),
         clock,
+        disk,
+        recovery: folder.took,
     };
     let edge = crate::service::serve(services, grpc, http).map_err(StartError::Thread)?;
     Ok(BrokerHandle {

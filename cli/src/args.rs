@@ -6,8 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::output::Format;
 use crate::{
-    cluster, completions, config, consume, demo, group, log, man, parse, produce, proto, serve,
-    tail, topic,
+    cluster, completions, config, consume, demo, dlq, group, log, man, parse, produce, proto,
+    retry, serve, tail, topic,
 };
 
 /// A commit log with the manners of a work queue, in one binary.
@@ -84,9 +84,15 @@ pub(crate) enum Command {
     Tail(tail::TailArgs),
     /// Read records in a group, and settle them
     Consume(consume::ConsumeArgs),
-    /// Show, move and delete consumer groups
+    /// Make, show, change, move and delete consumer groups
     #[command(subcommand)]
     Group(group::Command),
+    /// Show records that wait to be given out again, and hurry them
+    #[command(subcommand)]
+    Retry(retry::Command),
+    /// Show what no delivery could get processed, and why
+    #[command(subcommand)]
+    Dlq(dlq::Command),
     /// Ask the broker about itself
     #[command(subcommand)]
     Cluster(cluster::Command),

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use tonic::{Response, Status};
+use tonic::{Code, Response, Status, TimeoutExpired};
 use varvelog_client::{CallError, ConnectError, ConnectionConfig};
 
 use crate::failure::{Failure, innermost};
@@ -38,9 +38,12 @@ impl Server {
     /// Connects, so that a broker that is not there is noticed at once.
     pub(crate) async fn connect(&self) -> Result<Connection, Failure> {
         let config = ConnectionConfig::new(&self.name)
-            .connect_timeout(self.timeout.min(CONNECT_TIME_MAX))
+            .connect_timeout(CONNECT_TIME_MAX)
             .call_timeout(self.timeout);
-        match config.open().await {
+        let Ok(opened) = tokio::time::timeout(self.timeout, config.open()).await else {
+            return Err(self.no_answer());
+        };
+        match opened {
             Ok(client) => Ok(Connection {
                 client,
                 server: self.clone(),
@@ -57,6 +60,14 @@ impl Server {
     }
 }
 
+impl Server {
+    fn no_answer(&self) -> Failure {
+        let within = humantime::format_duration(self.timeout);
+        let status = Status::deadline_exceeded(format!("no answer within {within}"));
+        Failure::call(&status.into(), &self.name)
+    }
+}
+
 impl Connection {
     /// Waits for the answer of a call, no longer than the timeout, and makes a [`Failure`] of
     /// a refusal.
@@ -68,15 +79,21 @@ impl Connection {
             Ok(answer) => answer
                 .map(Response::into_inner)
                 .map_err(|status| self.failure(status)),
-            Err(_) => Err(self.failure(Status::deadline_exceeded(format!(
-                "no answer within {}",
-                humantime::format_duration(self.server.timeout)
-            )))),
+            Err(_) => Err(self.server.no_answer()),
         }
     }
 
     /// A refusal, or a stream that broke.
     pub(crate) fn failure(&self, error: impl Into<CallError>) -> Failure {
-        Failure::call(&error.into(), &self.server.name)
+        let error = error.into();
+        if is_timeout(&error) {
+            return self.server.no_answer();
+        }
+        Failure::call(&error, &self.server.name)
     }
+}
+
+/// Whether the transport gave up at the call's deadline; it says so in no other way.
+fn is_timeout(error: &CallError) -> bool {
+    error.code() == Code::Cancelled && error.message() == TimeoutExpired(()).to_string()
 }

@@ -27,7 +27,8 @@ pub(crate) enum Exit {
     Partly = 8,
     /// Of `cluster health`.
     Unhealthy = 10,
-    /// Damage on disk that the broker will not start on, or that `log verify` found.
+    /// Damage on disk that the broker will not start on, that `log verify` found, or that a read
+    /// came upon.
     Damage = 65,
     /// A sync failed, so the broker ended itself.
     SyncFailed = 74,
@@ -54,11 +55,8 @@ impl From<tonic::Code> for Exit {
             Code::Unavailable | Code::ResourceExhausted => Self::Unavailable,
             Code::Unauthenticated | Code::PermissionDenied => Self::Denied,
             Code::DeadlineExceeded => Self::Timeout,
-            Code::Cancelled
-            | Code::Unknown
-            | Code::Internal
-            | Code::Unimplemented
-            | Code::DataLoss => Self::Failed,
+            Code::Cancelled | Code::Unknown | Code::Internal | Code::Unimplemented => Self::Failed,
+            Code::DataLoss => Self::Damage,
         }
     }
 }

@@ -3,11 +3,15 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use tonic::Code;
 use varvelog_client::CallError;
 
 use crate::exit::Exit;
+
+const GRPC_PORT: &str = "--server HOST:PORT with the broker's gRPC port, the `grpc=` of its ready \
+                         line (7461 unless set otherwise)";
 
 /// Why a command ended without doing all it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub(crate) struct Failure {
     pub(crate) reason: Option<String>,
     /// The next command to try.
     pub(crate) hint: Option<String>,
+    /// The same call may succeed later, though nobody changes it.
+    pub(crate) passes: bool,
 }
 
 impl Failure {
@@ -30,6 +36,7 @@ impl Failure {
             message: message.into(),
             reason: None,
             hint: None,
+            passes: false,
         }
     }
 
@@ -65,6 +72,16 @@ impl Failure {
         if let Some(cause) = error.source().filter(|_| error.code() == Code::Unavailable) {
             return Self::unreachable(server, &innermost(cause));
         }
+        if let Some(cause) = no_grpc(error) {
+            return Self::no_grpc(server, &cause);
+        }
+        let is_local = matches!(
+            error.code(),
+            Code::Unknown | Code::Internal | Code::Cancelled
+        );
+        if let Some(cause) = error.source().filter(|_| is_local) {
+            return Self::broken(server, &innermost(cause));
+        }
         let mut message = if error.message().is_empty() {
             format!("the broker answered {:?}", error.code())
         } else {
@@ -76,7 +93,7 @@ impl Failure {
             }
         }
         let hint = match error.retry_after() {
-            Some(wait) => Some(format!("again in {}", humantime::format_duration(wait))),
+            Some(wait) => Some(again_in(wait, error)),
             None => next_command(error.reason(), error.code()).map(str::to_owned),
         };
         let reason = error.reason().map(str::to_owned);
@@ -85,6 +102,7 @@ impl Failure {
             message,
             reason,
             hint,
+            passes: error.is_retryable(),
         }
     }
 
@@ -92,6 +110,38 @@ impl Failure {
     pub(crate) fn unreachable(server: &str, cause: &str) -> Self {
         Self::new(Exit::Unavailable, format!("no broker at {server}: {cause}"))
             .hint("varvelog serve, or --server HOST:PORT for another one")
+            .passing()
+    }
+
+    /// Something answers at `server`, and it is no broker.
+    fn no_grpc(server: &str, cause: &str) -> Self {
+        let message = format!("what answers at {server} does not speak gRPC: {cause}");
+        Self::new(Exit::Unavailable, message).hint(GRPC_PORT)
+    }
+
+    /// The connection to `server` ended in the middle of a call.
+    fn broken(server: &str, cause: &str) -> Self {
+        let message = format!("the connection to {server} broke: {cause}");
+        Self::new(Exit::Unavailable, message)
+            .hint(format!("again, or {GRPC_PORT}"))
+            .passing()
+    }
+
+    fn passing(mut self) -> Self {
+        self.passes = true;
+        self
+    }
+}
+
+/// Where a group is behind, also what shows how far.
+fn again_in(wait: Duration, error: &CallError) -> String {
+    let wait = Duration::from_millis(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let wait = humantime::format_duration(wait);
+    match error.metadata().get("group") {
+        Some(group) if error.is_backpressure() => {
+            format!("again in {wait}, or more workers: varvelog group advise {group}")
+        }
+        Some(_) | None => format!("again in {wait}"),
     }
 }
 
@@ -120,6 +170,29 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {}
 
+/// Why the other end cannot be a broker, if it cannot: it broke the rules of HTTP/2, or answered as
+/// a web server does.
+fn no_grpc(error: &CallError) -> Option<String> {
+    if error.reason().is_some() {
+        return None;
+    }
+    let Some(cause) = error.source() else {
+        // The words are tonic's.
+        let web = error.message().contains("grpc-status header missing");
+        return web.then(|| error.message().to_owned());
+    };
+    let cause = innermost(cause);
+    let broken = [
+        "frame with invalid size",
+        "PROTOCOL_ERROR",
+        "unspecific protocol error",
+    ];
+    broken
+        .iter()
+        .any(|words| cause.contains(words))
+        .then_some(cause)
+}
+
 /// What began it.
 pub(crate) fn innermost(error: &dyn Error) -> String {
     let mut cause = error;
@@ -134,11 +207,15 @@ fn next_command(reason: Option<&str>, code: Code) -> Option<&'static str> {
         Some("TOPIC_NOT_FOUND") => Some("varvelog topic list"),
         Some("PARTITION_NOT_FOUND") => Some("varvelog topic describe TOPIC"),
         Some("GROUP_NOT_FOUND") => Some("varvelog group list"),
+        Some("QUEUE_NOT_FOUND") => Some("varvelog dlq list --all"),
         Some("TOPIC_EXISTS") => Some("--if-not-exists, or varvelog topic describe TOPIC"),
         Some("OFFSET_OUT_OF_RANGE") => Some("varvelog topic describe TOPIC shows what is kept"),
         Some("GROUP_NOT_EMPTY") => Some("stop its members, see varvelog group describe GROUP"),
         Some("DEAD_LETTERS_NOT_EMPTY" | "WOULD_REORDER") => Some("--force, if that is acceptable"),
         Some("BROKER_FENCED") => Some("the broker's log; restart it when the disk is sound"),
+        Some("SEGMENT_CORRUPT") => {
+            Some("on the broker's machine, when it is stopped: varvelog log verify FOLDER")
+        }
         Some("BACKPRESSURE_DISK") => Some("free space on the broker's data volume"),
         _ if code == Code::DeadlineExceeded => Some("--timeout with more time"),
         _ => None,
@@ -187,6 +264,22 @@ mod tests {
     }
 
     #[test]
+    fn a_producer_that_is_refused_learns_when_to_come_back_and_what_would_help() {
+        let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(1500)));
+        let metadata = HashMap::from([("group".to_owned(), "email".to_owned())]);
+        details.set_error_info("BACKPRESSURE_DEPTH", "varvelog", metadata);
+        let text = "group email is too far behind";
+        let status = Status::with_error_details(Code::ResourceExhausted, text, details);
+        let failure = Failure::call(&status.into(), "127.0.0.1:1");
+        assert_eq!(failure.exit, Exit::Unavailable);
+        assert_eq!(
+            failure.to_string(),
+            "error: group email is too far behind [BACKPRESSURE_DEPTH]\n  \
+             try: again in 1s 500ms, or more workers: varvelog group advise email"
+        );
+    }
+
+    #[test]
     fn refused_fields_are_listed_once() {
         let details = ErrorDetails::with_bad_request_violation("topic.name", "has a blank in it");
         let status = Status::with_error_details(Code::InvalidArgument, "bad name", details);
@@ -226,7 +319,7 @@ mod tests {
                 (12, 1),
                 (13, 1),
                 (14, 5),
-                (15, 1),
+                (15, 65),
                 (16, 6)
             ]
         );

@@ -1,10 +1,13 @@
-//! What users type: durations, sizes, positions, pairs.
+//! What users type: durations, sizes, positions, pairs, records.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use clap::ValueEnum;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use varvelog_client::Position;
 use varvelog_proto::v1;
 
 /// A duration with unit, such as `500ms`, `30s`, `7d`.
@@ -35,6 +38,87 @@ pub(crate) fn bytes_or_none(text: &str) -> Result<i64, String> {
     if text == "none" { Ok(0) } else { bytes(text) }
 }
 
+/// A count, or `none` for no limit, which the contract writes as zero.
+pub(crate) fn count_or_none(text: &str) -> Result<i64, String> {
+    let count = if text == "none" {
+        Some(0)
+    } else {
+        text.parse().ok()
+    };
+    let count = count.filter(|count| text == "none" || *count > 0);
+    count.ok_or_else(|| format!("`{text}` is no count: give a number above 0, or none"))
+}
+
+/// A number above zero.
+pub(crate) fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| format!("`{text}` is no number above 0"))
+}
+
+/// A number from 0 to 1.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number: &f64| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| format!("`{text}` is no share: give a number from 0 to 1"))
+}
+
+/// A setting that is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    pub(crate) fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+/// A record, by its first append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordPlace {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+}
+
+impl RecordPlace {
+    /// As the contract says it.
+    pub(crate) fn to_record(&self) -> v1::TopicPartitionOffset {
+        v1::TopicPartitionOffset {
+            topic: self.topic.clone(),
+            partition: self.partition,
+            offset: self.offset,
+        }
+    }
+}
+
+impl fmt::Display for RecordPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}@{}", self.topic, self.partition, self.offset)
+    }
+}
+
+/// `TOPIC/PARTITION@OFFSET`.
+pub(crate) fn record_place(text: &str) -> Result<RecordPlace, String> {
+    let place = || {
+        let (topic, place) = text.split_once('/')?;
+        let (partition, offset) = place.split_once('@')?;
+        let partition = partition.parse().ok().filter(|number| *number >= 0)?;
+        let offset = offset.parse().ok().filter(|number| *number >= 0)?;
+        (!topic.is_empty()).then(|| RecordPlace {
+            topic: topic.to_owned(),
+            partition,
+            offset,
+        })
+    };
+    place().ok_or_else(|| {
+        format!("`{text}` is no record: give TOPIC/PARTITION@OFFSET, such as orders/3@17")
+    })
+}
+
 /// `NAME=VALUE`. The value may hold further `=`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -63,19 +147,22 @@ pub(crate) enum From {
 impl From {
     /// As the contract says it; `now_ms` is the wall clock.
     pub(crate) fn to_position(self, now_ms: i64) -> v1::Position {
-        use v1::position::At;
-        let at = match self {
-            Self::Earliest => At::Earliest(true),
-            Self::Latest => At::Latest(true),
-            Self::Offset(offset) => At::Offset(offset),
-            Self::Last(records) => At::LastN(records),
-            Self::Time(time_ms) => At::TimestampMs(time_ms),
+        self.to_client_position(now_ms).into()
+    }
+
+    /// As the client says it; `now_ms` is the wall clock.
+    pub(crate) fn to_client_position(self, now_ms: i64) -> Position {
+        match self {
+            Self::Earliest => Position::Earliest,
+            Self::Latest => Position::Latest,
+            Self::Offset(offset) => Position::Offset(offset),
+            Self::Last(records) => Position::LastN(records),
+            Self::Time(time_ms) => Position::Timestamp(time_ms),
             Self::Ago(age) => {
                 let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-                At::TimestampMs(now_ms.saturating_sub(age_ms).max(0))
+                Position::Timestamp(now_ms.saturating_sub(age_ms).max(0))
             }
-        };
-        v1::Position { at: Some(at) }
+        }
     }
 }
 
@@ -168,6 +255,39 @@ mod tests {
         assert_eq!(pair("a="), Ok(("a".into(), String::new())));
         assert!(pair("=b").is_err());
         assert!(pair("ab").is_err());
+    }
+
+    #[test]
+    fn a_record_is_named_by_topic_partition_and_offset() {
+        let place = record_place("orders.eu/3@17").unwrap();
+        assert_eq!(
+            (place.topic.as_str(), place.partition, place.offset),
+            ("orders.eu", 3, 17)
+        );
+        assert_eq!(place.to_string(), "orders.eu/3@17");
+        for wrong in [
+            "",
+            "orders",
+            "orders/3",
+            "orders@17",
+            "/3@17",
+            "o/-1@1",
+            "o/1@-1",
+            "o/1@x",
+        ] {
+            assert!(record_place(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_within_what_they_mean() {
+        assert_eq!(count_or_none("1000"), Ok(1000));
+        assert_eq!(count_or_none("none"), Ok(0));
+        assert!(count_or_none("0").is_err() && count_or_none("-1").is_err());
+        assert_eq!(positive("0.25"), Ok(0.25));
+        assert!(positive("0").is_err() && positive("inf").is_err() && positive("NaN").is_err());
+        assert_eq!((share("0"), share("1")), (Ok(0.0), Ok(1.0)));
+        assert!(share("1.01").is_err() && share("NaN").is_err());
     }
 
     #[test]

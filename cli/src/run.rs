@@ -10,8 +10,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::complain;
 use crate::{
-    cluster, completions, config, consume, demo, group, log, logging, man, produce, proto, serve,
-    tail, topic,
+    cluster, completions, config, consume, demo, dlq, group, log, logging, man, produce, proto,
+    retry, serve, tail, topic,
 };
 
 /// Parses the command line, does what it says, and prints why it could not.
@@ -59,6 +59,8 @@ async fn dispatch(command: Command, mut context: Context) -> Result<(), Failure>
         Command::Consume(args) => consume::run(args, context).await,
         Command::Tail(args) => tail::run(args, context).await,
         Command::Group(command) => group::run(command, context).await,
+        Command::Retry(command) => retry::run(command, context).await,
+        Command::Dlq(command) => dlq::run(command, context).await,
         Command::Cluster(command) => cluster::run(command, context).await,
         Command::Log(command) => log::run(command, context).await,
         Command::Config(command) => config::run(command, context).await,

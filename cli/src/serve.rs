@@ -1,10 +1,13 @@
 //! `varvelog serve`: the broker, until it is told to stop.
 
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use varvelog_broker::core::recover::RecoverError;
 use varvelog_broker::{BrokerHandle, StartError, StopError, start};
+use varvelog_store::wal::WalError;
 
 use crate::config::{SourceArgs, load};
 use crate::context::Context;
@@ -16,9 +19,10 @@ use crate::logging;
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Prints `varvelog ready grpc=... http=... data=...` once it is ready; everything \
-                  else goes to standard error. SIGTERM and Ctrl-C stop it cleanly, a second one at \
-                  once. Exit codes: 0 stopped cleanly, 2 configuration or a folder that cannot be \
-                  used, 4 folder in use, 65 damage that it will not start on, 74 a failed sync."
+                  else goes to standard error. SIGTERM and Ctrl-C stop it cleanly, a second one \
+                  (more than 1 s later) at once. Exit codes: 0 stopped cleanly, 2 configuration \
+                  or a folder that cannot be used, 4 folder in use, 65 damage that it will not \
+                  start on, 74 a failed sync."
 )]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
@@ -44,7 +48,7 @@ pub(crate) async fn run(args: ServeArgs, _context: &mut Context) -> Result<(), F
     tracing::info!("stopping");
     tokio::select! {
         stopped = broker.stop() => stopped.map_err(|error| stop_failure(&error)),
-        () = stop.next() => {
+        () = stop.insisted() => {
             Err(Failure::new(Exit::Interrupted, "stopped at once; the next start recovers"))
         }
     }
@@ -61,6 +65,24 @@ fn announce(broker: &BrokerHandle) -> Result<(), Failure> {
         broker.data_dir().display()
     )?;
     Ok(stdout.flush()?)
+}
+
+/// A supervisor may signal the program and its group at once: what comes within this time of the
+/// first signal is the same wish.
+const ONE_WISH: Duration = Duration::from_secs(1);
+
+/// Waits for a signal that comes later than [`ONE_WISH`] from now.
+async fn after_one_wish(mut next: impl AsyncFnMut()) {
+    let over = tokio::time::sleep(ONE_WISH);
+    tokio::pin!(over);
+    loop {
+        tokio::select! {
+            biased;
+            () = next() => {}
+            () = &mut over => break,
+        }
+    }
+    next().await;
 }
 
 /// SIGTERM and SIGINT.
@@ -85,6 +107,11 @@ impl StopSignals {
             _ = self.interrupt.recv() => {}
         }
     }
+
+    /// A further signal, after the first, that is not the same wish.
+    pub(crate) async fn insisted(&mut self) {
+        after_one_wish(async || self.next().await).await;
+    }
 }
 
 pub(crate) fn start_failure(error: &StartError) -> Failure {
@@ -96,7 +123,19 @@ pub(crate) fn start_failure(error: &StartError) -> Failure {
         _ => Exit::Failed,
     };
     let failure = Failure::new(exit, error.to_string());
-    if exit == Exit::Damage {
+    let is_log_gone = matches!(
+        error,
+        StartError::Recover {
+            source: RecoverError::Wal(WalError::Missing { .. }),
+            ..
+        }
+    );
+    if is_log_gone {
+        failure.hint(
+            "restore the files of the folder's wal; or, without what they held: \
+             varvelog log repair FOLDER --from-checkpoint",
+        )
+    } else if exit == Exit::Damage {
         failure.hint("varvelog log verify FOLDER")
     } else if exit == Exit::Conflict {
         failure.hint("--data-dir for another folder, or stop the other broker")
@@ -116,4 +155,33 @@ pub(crate) fn stop_failure(error: &StopError) -> Failure {
 pub(crate) fn fenced(why: &str) -> Failure {
     Failure::new(Exit::SyncFailed, format!("the broker ended itself: {why}"))
         .hint("see that the disk is sound, then start again")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::clock::Since;
+
+    #[tokio::test(start_paused = true)]
+    async fn signals_of_one_second_are_one_wish() {
+        let (signals, mut signalled) = mpsc::channel(8);
+        let began = Since::now();
+        let waiting = after_one_wish(async || {
+            signalled.recv().await;
+        });
+        let sending = async {
+            for wait_ms in [0, 0, 999, 2, 5000] {
+                sleep(Duration::from_millis(wait_ms)).await;
+                signals.send(()).await.unwrap();
+            }
+        };
+        tokio::select! {
+            () = waiting => {}
+            () = async { sending.await; std::future::pending().await } => {}
+        }
+        assert_eq!(began.passed(), Duration::from_millis(1001));
+    }
 }

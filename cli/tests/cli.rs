@@ -3,6 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "files that the program is given")]
 
 use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -208,4 +210,61 @@ fn a_reader_that_went_away_is_no_error() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stderr(&output), "");
+}
+
+/// A server that answers each connection with these bytes, and keeps it open or closes it.
+fn fake_server(answer: &'static [u8], keeps_open: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut socket in listener.incoming().flatten().take(64) {
+            drop(socket.read(&mut [0; 1024]));
+            drop(socket.write_all(answer));
+            open.extend(keeps_open.then_some(socket));
+        }
+    });
+    address
+}
+
+#[test]
+fn a_server_that_is_no_broker_is_named_with_what_to_do() {
+    let web = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+    let ssh = b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n";
+    for answer in [&web[..], ssh] {
+        let server = fake_server(answer, true);
+        for line in [
+            "cluster info",
+            "topic list",
+            "tail flights -e",
+            "consume t -g g",
+        ] {
+            let mut args = vec!["--server", &server, "--timeout", "5s"];
+            args.extend(line.split(' '));
+            refused(&args, 5, "does not speak gRPC");
+            refused(&args, 5, "--server HOST:PORT with the broker's gRPC port");
+        }
+    }
+    let closes = fake_server(b"", false);
+    let list = ["--server", &closes, "topic", "list"];
+    refused(&list, 5, "broke: ");
+    refused(&list, 5, "--server HOST:PORT with the broker's gRPC port");
+}
+
+#[test]
+fn no_answer_in_time_is_code_7_however_short_the_time() {
+    let silent = fake_server(b"", true);
+    for timeout in ["0s", "1ns", "200ms"] {
+        for line in [
+            "cluster health",
+            "cluster info",
+            "topic list",
+            "consume t -g g",
+        ] {
+            let mut args = vec!["--server", &silent, "--timeout", timeout];
+            args.extend(line.split(' '));
+            refused(&args, 7, "no answer within");
+            refused(&args, 7, "--timeout with more time");
+        }
+    }
 }

@@ -43,6 +43,15 @@ pub mod reason {
     pub const LEASE_LOST: &str = "LEASE_LOST";
     /// The broker ended itself after a failed sync: the outcome is unknown.
     pub const BROKER_FENCED: &str = "BROKER_FENCED";
+    /// A group of the topic has too many records that are not done; metadata `group`, `limit`,
+    /// `current`, `resume_at`, as of the three that follow.
+    pub const BACKPRESSURE_DEPTH: &str = "BACKPRESSURE_DEPTH";
+    /// Its oldest record that is not done is too old; in milliseconds.
+    pub const BACKPRESSURE_AGE: &str = "BACKPRESSURE_AGE";
+    /// Its records that are not done take too many bytes.
+    pub const BACKPRESSURE_BYTES: &str = "BACKPRESSURE_BYTES";
+    /// The broker's volume is filled up to its reserve; metadata `limit`, `current`.
+    pub const BACKPRESSURE_DISK: &str = "BACKPRESSURE_DISK";
     /// The request is larger than the broker takes.
     pub const REQUEST_TOO_LARGE: &str = "REQUEST_TOO_LARGE";
 }
@@ -99,6 +108,19 @@ impl CallError {
     /// None when the error did not come from the broker's own code.
     pub fn reason(&self) -> Option<&str> {
         Some(self.0.reason.as_str()).filter(|reason| !reason.is_empty())
+    }
+
+    /// Whether the broker refuses producers for now: a group of the topic is too far behind, or the
+    /// disk is full.
+    pub fn is_backpressure(&self) -> bool {
+        use reason::{BACKPRESSURE_AGE, BACKPRESSURE_BYTES, BACKPRESSURE_DEPTH, BACKPRESSURE_DISK};
+        let all = [
+            BACKPRESSURE_DEPTH,
+            BACKPRESSURE_AGE,
+            BACKPRESSURE_BYTES,
+            BACKPRESSURE_DISK,
+        ];
+        all.iter().any(|reason| self.is(reason))
     }
 
     /// Whether the broker gave this reason.

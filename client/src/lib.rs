@@ -4,6 +4,8 @@
 //! - [`Producer`]: appends records to a topic, in batches, without doubling any;
 //! - [`GroupConsumer`]: a member of a group, to which the broker gives records until they are
 //!   settled;
+//! - [`Worker`]: a handler that is called for each record of a group, and all that takes;
+//! - [`idempotent`]: handlers whose effect in a database happens once;
 //! - [`Reader`] and [`Tail`]: reading without a group;
 //! - [`Admin`]: topics, groups, offsets, the cluster;
 //! - and the generated clients for all the rest, such as [`Connection::dead_letters`], with the
@@ -71,8 +73,8 @@
 //!
 //! A producer holds at most [`buffer_bytes`](ProducerConfig::buffer_bytes) and makes senders wait;
 //! a group consumer holds at most [`credit`](GroupConsumerConfig::credit) deliveries, buffered
-//! ones included; a reader has at most 64 fetches in flight. Messages above
-//! [`connection::MESSAGE_BYTES_MAX`] are not taken.
+//! ones included; a worker holds at most [`buffer`](WorkerBuilder::buffer) records; a reader has at
+//! most 64 fetches in flight. Messages above [`connection::MESSAGE_BYTES_MAX`] are not taken.
 
 pub mod admin;
 mod batcher;
@@ -80,17 +82,19 @@ mod clock;
 pub mod connection;
 pub mod consumer;
 pub mod error;
+pub mod idempotent;
 mod partitioner;
 pub mod producer;
 mod record;
 pub mod retry;
+pub mod worker;
 
 pub use admin::{Admin, NewTopic, Shift};
 pub use connection::{ConnectError, Connection, ConnectionConfig};
 pub use consumer::{
-    Conflict, ConsumeError, Delivery, Extended, GroupConsumer, GroupConsumerConfig, Membership,
-    OnLost, ReadBatch, ReadError, Reader, ReaderConfig, Settled, Settlement, Tail, TailBatch,
-    TailConfig,
+    Conflict, ConsumeError, Delivery, Extended, Failure, GroupConsumer, GroupConsumerConfig,
+    Membership, OnLost, ReadBatch, ReadError, Reader, ReaderConfig, Settled, Settlement, Tail,
+    TailBatch, TailConfig,
 };
 pub use error::{CallError, FieldViolation};
 pub use producer::{
@@ -100,3 +104,4 @@ pub use producer::{
 pub use record::{Position, ReadRecord, Record};
 /// The messages and generated clients of the API contract.
 pub use varvelog_proto::v1 as proto;
+pub use worker::{HandlerError, Message, Worker, WorkerBuilder, WorkerSummary};

@@ -21,6 +21,7 @@ pub struct Record {
     pub(crate) headers: Vec<(Bytes, Option<Bytes>)>,
     pub(crate) partition: Option<u32>,
     pub(crate) timestamp_ms: Option<i64>,
+    pub(crate) message_id: Option<String>,
 }
 
 impl Record {
@@ -69,6 +70,16 @@ impl Record {
         self
     }
 
+    /// The record's identity, at most 128 bytes, for a producer opened with
+    /// [`message_ids`](crate::ProducerConfig::message_ids): a second append of it to the topic
+    /// within its message-id window appends nothing. It goes with the record through retries,
+    /// dead letters and replays. Empty: as if it had none.
+    #[must_use]
+    pub fn message_id(mut self, id: impl Into<String>) -> Self {
+        self.message_id = Some(id.into()).filter(|id| !id.is_empty());
+        self
+    }
+
     /// The key, if there is one.
     pub fn key_bytes(&self) -> Option<&[u8]> {
         self.key.as_deref()
@@ -87,7 +98,8 @@ impl Record {
             .iter()
             .map(|(name, value)| name.len() + length(value) + 16)
             .sum();
-        length(&self.key) + length(&self.value) + headers + OVERHEAD_BYTES
+        let id = self.message_id.as_ref().map_or(0, String::len);
+        length(&self.key) + length(&self.value) + headers + id + OVERHEAD_BYTES
     }
 }
 

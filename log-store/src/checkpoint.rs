@@ -159,6 +159,19 @@ impl CheckpointStore {
         &self.damaged
     }
 
+    /// Reads the kept checkpoints behind the newest whole one too, which a start does not; tells
+    /// which are damaged, newest first.
+    pub fn check_older(&self) -> Result<Vec<DamagedCheckpoint>, CheckpointError> {
+        let older = self.kept.split_last().map_or(&[][..], |(_, older)| older);
+        let mut damaged = Vec::new();
+        for sequence in older.iter().rev().copied() {
+            if let Err(damage) = self.load(sequence)? {
+                damaged.push(DamagedCheckpoint { sequence, damage });
+            }
+        }
+        Ok(damaged)
+    }
+
     /// Writes a checkpoint durably. Only then those beyond the newest two go. On an error what was
     /// there is still there.
     ///

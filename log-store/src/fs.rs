@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::layout::temporary;
 use crate::mapped::Mapped;
+use crate::volume_sync;
 
 /// Slices that the system takes in one call.
 const SLICES_PER_CALL_MAX: usize = 1024;
@@ -39,8 +40,23 @@ pub trait Dir: Debug + Send + Sync {
     fn remove_dir(&self, name: &str) -> io::Result<()>;
     /// Settles creates, renames and removes in this folder.
     fn sync(&self) -> io::Result<()>;
+    /// Settles everything that was written, made, renamed or removed before the call, by anyone,
+    /// in any file or folder of the file system that this folder is on. Also fails if anything
+    /// written since this folder was opened was lost earlier, on its way to the device. An error
+    /// is final for the volume: do not call it again. Where that cannot be promised nothing is
+    /// done, and the answer is [`VolumeSync::Unavailable`].
+    fn sync_volume(&self) -> io::Result<VolumeSync>;
     /// Free and total bytes of the volume.
     fn space(&self) -> io::Result<Space>;
+}
+
+/// What became of [`Dir::sync_volume`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumeSync {
+    /// All is on the device.
+    Settled,
+    /// Not possible here: sync each file and folder.
+    Unavailable,
 }
 
 /// Room on a volume, bytes.
@@ -77,6 +93,23 @@ pub trait File: Debug + Send + Sync {
     fn drop_cache(&self) -> io::Result<()>;
     /// Maps the first `bytes` (a multiple of 8, allocated before) as words.
     fn map(&self, bytes: u64) -> io::Result<Mapped>;
+}
+
+/// Whether a call was refused because the volume is full: it may go well later.
+pub fn lacks_room(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+/// Whether a call was refused because the process, or the system, has too many files open: nothing
+/// was done, and it may go well later.
+pub fn lacks_descriptors(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE)
+    )
 }
 
 /// Reads exactly `into.len()` bytes, or fails with `UnexpectedEof`.
@@ -279,6 +312,10 @@ impl Dir for OsDir {
 
     fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.folder)?)
+    }
+
+    fn sync_volume(&self) -> io::Result<VolumeSync> {
+        volume_sync::sync(&self.folder)
     }
 
     fn space(&self) -> io::Result<Space> {

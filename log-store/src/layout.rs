@@ -11,6 +11,7 @@
 //!                                     <20 digits>.index      its offset index
 //!                                     <20 digits>.timeindex  its time index
 //! checkpoints/<20 digits>.ckpt                               named by its sequence
+//! wal.given-up-<number>/                                     a log that was given up by hand
 //! ```
 //!
 //! A name that parses as nothing is not ours, and is left alone. A file that is being written
@@ -42,6 +43,7 @@ const CHECKPOINT: &str = ".ckpt";
 const WAL_LOG: &str = ".wal";
 const WAL_SPARE: &str = ".spare";
 const WAL_TORN: &str = ".torn";
+const GIVEN_UP: &str = ".given-up";
 
 /// What a file in the folder of the write-ahead log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +73,11 @@ impl WalFile {
         let torn = || parse_numbered(name, WAL_TORN).map(Self::Torn);
         log().or_else(spare).or_else(torn)
     }
+}
+
+/// The folder that the write-ahead log is moved to when it is given up for the `number`th time.
+pub fn given_up_wal(number: u32) -> String {
+    format!("{WAL}{GIVEN_UP}-{number}")
 }
 
 /// What a file in the folder of a partition is.

@@ -20,6 +20,7 @@ pub mod partition;
 pub mod recovery;
 pub mod retention;
 pub mod sim_fs;
+mod volume_sync;
 pub mod wal;
 
 pub use offset::{Epoch, FolderId, Offset, PartitionId, Sequence, TopicId, WallMs};

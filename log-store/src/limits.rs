@@ -46,6 +46,9 @@ pub const WAL_TORN_BYTES_MAX: u64 = 1 << 20;
 pub const WAL_TORN_FILES_MAX: usize = 4;
 /// Flush of a partition's tail once it holds so many bytes.
 pub const FLUSH_BYTES: u32 = 256 * 1024;
+/// Files and folders that a checkpoint syncs one by one at most, where the whole file system can be
+/// synced instead: that costs about as much as a few of them, and what others have written besides.
+pub const SYNC_EACH_MAX: usize = 16;
 /// Largest snapshot of the durable state in a checkpoint.
 pub const SNAPSHOT_BYTES_MAX: u64 = 4 << 30;
 /// Largest checkpoint: the snapshot and the manifests.

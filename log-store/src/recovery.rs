@@ -10,8 +10,8 @@ use crate::fs::Dir;
 use crate::layout::{self, PartitionFile};
 use crate::limits::BATCH_BYTES_MAX;
 use crate::partition::{OffsetRange, PartitionManifest, is_segment_of, size};
-use crate::wal::Place;
-use crate::{FolderId, Offset};
+use crate::wal::{Place, WalError, WalReader};
+use crate::{FolderId, Offset, Sequence};
 
 /// What to do with the folder of a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -81,6 +81,33 @@ pub fn plan_partition(manifest: &PartitionManifest, names: &[String]) -> Partiti
         .filter(|last| !last.sealed && found.contains(&last.base))
         .map(|last| (last.base, last.bytes));
     plan
+}
+
+/// Opens the write-ahead log in the folder `wal` for reading what is not in the checkpoint of the
+/// command `checkpoint`, and makes it judge as damage that something is gone: what the checkpoint
+/// or `clean`, the mark of a clean stop, say that there was, and any log at all if there are files
+/// of partitions.
+pub fn open_log(
+    (wal, partitions): (Arc<dyn Dir>, &dyn Dir),
+    folder: FolderId,
+    checkpoint: Option<Sequence>,
+    clean: Option<Sequence>,
+) -> Result<WalReader, WalError> {
+    let from = checkpoint.unwrap_or(Sequence::ZERO).next();
+    let mut reader = WalReader::open(wal, folder, from)?;
+    if let Some(clean) = clean {
+        reader.expect_clean_end(clean);
+    }
+    let names = partitions
+        .list()
+        .map_err(WalError::io("list", layout::PARTITIONS))?;
+    if names
+        .iter()
+        .any(|name| layout::parse_partition_folder(name).is_some())
+    {
+        reader.expect_a_file();
+    }
+    Ok(reader)
 }
 
 /// The batch that a frame of the write-ahead log says was written straight to a segment below

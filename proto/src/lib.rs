@@ -16,6 +16,18 @@ pub mod v1 {
     tonic::include_proto!("varvelog.v1");
 }
 
+/// Package `externalscaler`: the external scaler of KEDA.
+pub mod externalscaler {
+    #![expect(
+        unused_qualifications,
+        clippy::pedantic,
+        clippy::allow_attributes,
+        clippy::allow_attributes_without_reason,
+        reason = "generated code; its comments are those of the .proto files"
+    )]
+    tonic::include_proto!("externalscaler");
+}
+
 /// The encoded `FileDescriptorSet` of the contract with its imports, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] =
     include_bytes!(concat!(env!("OUT_DIR"), "/varvelog_descriptor.bin"));

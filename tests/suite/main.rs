@@ -8,7 +8,10 @@
 )]
 
 mod crashes;
+mod deliveries;
+mod effects;
 mod flights;
 mod kills;
+mod metrics;
 mod program;
 mod tidy;

@@ -26,6 +26,7 @@ pub(crate) fn path() -> PathBuf {
 pub(crate) struct Program {
     child: Child,
     pub(crate) grpc: String,
+    pub(crate) http: String,
 }
 
 impl Program {
@@ -71,8 +72,8 @@ impl Program {
                 .find_map(|word| word.strip_prefix(name))
                 .map(str::to_owned)
         };
-        if let (Some(grpc), Some(_http)) = (word("grpc="), word("http=")) {
-            return Ok(Self { child, grpc });
+        if let (Some(grpc), Some(http)) = (word("grpc="), word("http=")) {
+            return Ok(Self { child, grpc, http });
         }
         let status = child.wait().expect("it ended");
         Err((status, errors.join().unwrap_or_default()))

@@ -127,7 +127,8 @@ pub const KEYS: &[Key] = &[
         "checkpoint.wal_bytes",
         bytes(MIB, 64 * GIB),
         "256 MiB",
-        "A checkpoint is made after so much write-ahead log; it bounds the time of a start.",
+        "A checkpoint is made after so much write-ahead log; it bounds the time of a start. \
+         Appends wait while the newest checkpoint is more than twice as much behind.",
     ),
     key(
         "checkpoint.interval",
@@ -178,14 +179,16 @@ pub const KEYS: &[Key] = &[
         "producers.expiry",
         millis(MINUTE, 3650 * DAY),
         "7d",
-        "How long an unused producer id is remembered.",
+        "How long an unused producer id is remembered; longer while its last batch is in the log \
+         of a partition, of which up to 5,000 are remembered so.",
     ),
     key(
         "limits.request_bytes",
         bytes(2 * MIB, 64 * MIB),
         "16 MiB",
         "Largest request, and what a record batch may decompress to. The largest record of a \
-         topic is at most 1 MiB less.",
+         topic is at most 1 MiB less; a request of an administrator at most a 64th, and 64 KiB \
+         to 1 MiB.",
     ),
     key(
         "limits.memory",
@@ -230,10 +233,16 @@ pub const KEYS: &[Key] = &[
         "Request ids remembered by one topic, for 5 minutes each.",
     ),
     key(
+        "limits.message_ids",
+        count(1, 16_000_000),
+        "4000000",
+        "Message ids remembered by one topic, within its window; some 45 bytes of memory each.",
+    ),
+    key(
         "limits.connections",
         count(1, 100_000),
         "1000",
-        "Connections to `listen`.",
+        "Connections to `listen`; to `http_listen` a quarter of so many, at most 256.",
     ),
     key(
         "limits.connections_per_address",

@@ -133,6 +133,8 @@ pub struct LimitSettings {
     pub producers_per_partition: usize,
     /// `limits.request_ids`, of one topic.
     pub request_ids: usize,
+    /// `limits.message_ids`, of one topic.
+    pub message_ids: usize,
     /// `limits.connections`.
     pub connections: usize,
     /// `limits.connections_per_address`.
@@ -351,7 +353,7 @@ impl Values {
     }
 
     fn count(&self, key: &str) -> usize {
-        usize::try_from(self.number(key)).expect("no count passes 10,000,000")
+        usize::try_from(self.number(key)).expect("no count passes 16,000,000")
     }
 
     fn limits(&self) -> LimitSettings {
@@ -365,6 +367,7 @@ impl Values {
             members: self.count("limits.members"),
             producers_per_partition: self.count("limits.producers_per_partition"),
             request_ids: self.count("limits.request_ids"),
+            message_ids: self.count("limits.message_ids"),
             connections: self.count("limits.connections"),
             connections_per_address: self.count("limits.connections_per_address"),
             streams_per_connection: u32::try_from(self.number("limits.streams_per_connection"))

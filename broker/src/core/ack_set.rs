@@ -47,6 +47,11 @@ impl AckSet {
         self.runs.len()
     }
 
+    /// Bytes of memory that the runs take.
+    pub fn bytes(&self) -> u64 {
+        u64::try_from(self.runs.len().saturating_mul(size_of::<Run>())).unwrap_or(u64::MAX)
+    }
+
     /// Its runs, rising.
     pub fn runs(&self) -> impl Iterator<Item = Run> {
         self.runs.iter().copied()

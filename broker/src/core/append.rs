@@ -4,14 +4,18 @@
 //! earlier one of the same producer did; a part that was appended before appends nothing and is
 //! answered with where it lies. A request whose id is remembered appends nothing at all.
 
-use varvelog_store::{Offset, PartitionId};
+use std::collections::{BTreeSet, HashMap};
+
+use varvelog_store::{Offset, PartitionId, WallMs};
 
 use super::applied::{Effect, Outcome};
 use super::command::{Append, AppendPart, RequestId, Stamp};
+use super::delays::DELAYS_MAX;
 use super::forecast::{AppendLimits, Histories, RoundForecast};
+use super::message_ids::{MESSAGE_IDS_MAX, note_ids};
 use super::producers::{BatchMark, Batches, PRODUCERS_PER_PARTITION_MAX, Verdict, note};
 use super::refusal::{AppendRefusal, QuotaRefusal, Refusal};
-use super::request::{Appended, PartAppended};
+use super::request::{Appended, PartAppended, Repeat};
 use super::request_ids::{REQUEST_IDS_MAX, Remembered};
 use super::state::State;
 
@@ -19,6 +23,8 @@ use super::state::State;
 const HARD_LIMITS: AppendLimits = AppendLimits {
     producers_per_partition: PRODUCERS_PER_PARTITION_MAX,
     request_ids: REQUEST_IDS_MAX,
+    message_ids: MESSAGE_IDS_MAX,
+    delays: DELAYS_MAX,
 };
 
 impl State {
@@ -34,7 +40,10 @@ impl State {
         stamp: Stamp,
     ) -> Result<(), Refusal> {
         assert!(
-            append.parts.iter().all(|part| part.record_count > 0),
+            append
+                .parts
+                .iter()
+                .all(|part| { part.record_count > 0 || !part.ids.repeated.is_empty() }),
             "no batch is empty"
         );
         let stamp = self.broker.not_before(stamp);
@@ -46,7 +55,11 @@ impl State {
             return Ok(());
         }
         for part in &mut append.parts {
-            part.predicted = self.forecast_part(round, part)?;
+            self.set_repeated_apart(round, part, stamp.wall);
+            part.predicted = self.forecast_part(round, part, stamp.wall)?;
+            if let Some(base) = part.predicted {
+                note_ids(&mut round.ids, part, base);
+            }
         }
         if let Some(request) = &append.request {
             round.remember(request.topic, &request.id, request.content_hash);
@@ -65,7 +78,13 @@ impl State {
             return (known.content_hash == request.content_hash).then(|| repeated(known));
         }
         let mut parts = Vec::with_capacity(append.parts.len());
-        for part in &append.parts {
+        let mut repeats = Vec::new();
+        for (index, part) in (0_u32..).zip(&append.parts) {
+            if let Some(found) = self.all_repeated((part, index), stamp.wall) {
+                parts.push(all_before(part.partition, &found)?);
+                repeats.extend(found);
+                continue;
+            }
             let producer = part.producer?;
             let history = self.producers.history(part.partition, producer.id);
             match self
@@ -79,6 +98,7 @@ impl State {
         }
         (!parts.is_empty()).then_some(Appended {
             parts,
+            repeats,
             duplicate: true,
         })
     }
@@ -99,7 +119,9 @@ impl State {
         }
         let mut parts = Vec::with_capacity(append.parts.len());
         let mut effects = Vec::with_capacity(append.parts.len());
+        let mut repeats = Vec::new();
         for (index, part) in append.parts.iter().enumerate() {
+            repeats.extend(self.repeats(part, index));
             let (appended, effect) = self.apply_part(part, index, stamp)?;
             parts.push(appended);
             effects.extend(effect);
@@ -109,11 +131,17 @@ impl State {
                 content_hash: request.content_hash,
                 running_ms: stamp.running_ms,
                 parts: parts.as_slice().into(),
+                repeats: repeats.as_slice().into(),
             };
             self.requests.insert(request.topic, &request.id, remembered);
         }
         let duplicate = !parts.is_empty() && effects.is_empty();
-        Ok((Outcome::Appended(Appended { parts, duplicate }), effects))
+        let appended = Appended {
+            parts,
+            repeats,
+            duplicate,
+        };
+        Ok((Outcome::Appended(appended), effects))
     }
 
     /// Whether the whole append is a request that was carried out before, or why it is refused.
@@ -130,8 +158,12 @@ impl State {
         }
         // Later parts see what earlier ones of the same producer do. Offsets do not matter here.
         let mut earlier = Histories::default();
+        let mut delayed = HashMap::new();
+        let mut ids = BTreeSet::new();
         for part in &append.parts {
             self.topics.find_partition(part.partition)?;
+            self.check_delays(round, &mut delayed, part, stamp.wall)?;
+            self.check_ids(round, &mut ids, part, stamp.wall)?;
             let Some(producer) = part.producer else {
                 continue;
             };
@@ -191,6 +223,35 @@ impl State {
         Ok(false)
     }
 
+    /// `earlier` counts what parts before this one of the same append delay.
+    fn check_delays(
+        &self,
+        round: &RoundForecast,
+        earlier: &mut HashMap<PartitionId, u64>,
+        part: &AppendPart,
+        wall: WallMs,
+    ) -> Result<(), Refusal> {
+        let more = part.delays_after(wall);
+        if more == 0 {
+            return Ok(());
+        }
+        let delayed = self.topics.find_partition(part.partition)?.delayed();
+        let ahead = earlier.entry(part.partition).or_default();
+        *ahead += more;
+        let more = *ahead + round.delays(part.partition);
+        let limit = round.limits.delays;
+        // Those that came due are counted out only where it matters.
+        if delayed.count() + more <= limit || delayed.count_after(wall) + more <= limit {
+            return Ok(());
+        }
+        Err(QuotaRefusal {
+            what: "delays",
+            limit,
+            current: delayed.count_after(wall),
+        }
+        .into())
+    }
+
     fn check_producer_room(
         &self,
         partition: PartitionId,
@@ -220,9 +281,13 @@ impl State {
         &self,
         round: &mut RoundForecast,
         part: &AppendPart,
+        wall: WallMs,
     ) -> Result<Option<Offset>, Refusal> {
         let at = part.partition;
         let committed = self.topics.find_partition(at)?.next();
+        if part.record_count == 0 {
+            return Ok(None);
+        }
         let base = round.ends.get(&at).copied().unwrap_or(committed);
         if let Some(producer) = part.producer {
             let history = (round.histories.get(at, producer.id))
@@ -240,6 +305,7 @@ impl State {
         round
             .ends
             .insert(at, base.plus(u64::from(part.record_count)));
+        round.add_delays(at, part.delays_after(wall));
         Ok(Some(base))
     }
 
@@ -250,6 +316,12 @@ impl State {
         stamp: Stamp,
     ) -> Result<(PartAppended, Option<Effect>), Refusal> {
         let at = part.partition;
+        if part.record_count == 0 {
+            let repeats = self.repeats(part, index);
+            let before =
+                all_before(at, &repeats).expect("a part without records has repeated ones");
+            return Ok((before, None));
+        }
         if let Some(producer) = part.producer {
             let history = self.producers.history(at, producer.id);
             let verdict = self.producers.judge(history, producer, part.record_count)?;
@@ -265,7 +337,8 @@ impl State {
             .topics
             .partition_mut(at)
             .expect("the partition was checked");
-        let (base_offset, append_time) = partition.append(part.record_count, stamp.wall);
+        let (base_offset, append_time) =
+            partition.append(part.record_count, &part.delays, stamp.wall);
         assert_eq!(
             part.predicted,
             Some(base_offset),
@@ -276,6 +349,7 @@ impl State {
             self.producers
                 .record(at, producer, mark(part, base_offset), stamp.wall);
         }
+        self.remember_ids(part, base_offset, stamp.wall);
         let effect = Effect::Append {
             partition: at,
             base_offset,
@@ -327,6 +401,17 @@ fn mark(part: &AppendPart, base_offset: Offset) -> BatchMark {
     }
 }
 
+/// The answer for a part each record of which was appended before by its message id.
+fn all_before(partition: PartitionId, repeats: &[Repeat]) -> Option<PartAppended> {
+    let first = repeats.first()?;
+    Some(PartAppended {
+        partition,
+        base_offset: first.offset,
+        epoch: first.epoch,
+        duplicate: true,
+    })
+}
+
 /// The first answer again.
 fn repeated(known: &Remembered) -> Appended {
     let again = |part: &PartAppended| PartAppended {
@@ -335,6 +420,7 @@ fn repeated(known: &Remembered) -> Appended {
     };
     Appended {
         parts: known.parts.iter().map(again).collect(),
+        repeats: known.repeats.to_vec(),
         duplicate: true,
     }
 }

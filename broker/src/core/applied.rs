@@ -2,6 +2,7 @@
 
 use varvelog_store::{Epoch, Offset, PartitionId, TopicId, WallMs};
 
+use super::dead_letters::JobNumber;
 use super::refusal::Refusal;
 use super::request::Appended;
 use crate::names::GroupName;
@@ -50,10 +51,28 @@ pub enum Outcome {
     Moved(Vec<(PartitionId, Offset, Offset)>),
     /// Of `NextGeneration`: the new one.
     Generation(u64),
-    /// Of `Settle`, one for each range in order.
-    Settled(Vec<RangeSettled>),
+    /// Of `StartReplay`: the job, or the one that the same request started before.
+    Replay(JobNumber),
+    /// Of `Discard`.
+    Discarded {
+        /// Entries that were dropped.
+        discarded: u64,
+        /// Entries that a replay has, or that were gone.
+        skipped: u64,
+    },
+    /// Of `Settle` and `Replay`.
+    Settled(Settlement),
     /// Of all others.
     Done,
+}
+
+/// What became of a settlement.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settlement {
+    /// One for each range, in order; empty if it was carried out before.
+    pub ranges: Vec<RangeSettled>,
+    /// What was appended with it.
+    pub appended: Appended,
 }
 
 /// What became of one range of a settlement.

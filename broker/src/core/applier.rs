@@ -12,7 +12,7 @@ use varvelog_store::partition::{
 use varvelog_store::{Offset, PartitionId, Sequence, TopicId};
 
 use super::applied::{Applied, Effect};
-use super::command::{AppendPart, Change, Command, Stamp};
+use super::command::{AppendPart, Command, Stamp};
 use super::flusher::{CheckpointTask, Task};
 use super::state::State;
 use super::topics::Topic;
@@ -83,6 +83,18 @@ impl Applier {
     /// Tasks for the flusher since the last call, in order.
     pub fn take_tasks(&mut self) -> Vec<Task> {
         std::mem::take(&mut self.outbox)
+    }
+
+    /// Bytes that a partition takes on disk and in its tail; 0 if there is none.
+    pub fn bytes_of(&self, partition: PartitionId) -> u64 {
+        self.logs
+            .get(&partition)
+            .map_or(0, |log| log.reader.bytes())
+    }
+
+    /// Reads a partition; none if it is not there.
+    pub fn reader(&self, partition: PartitionId) -> Option<&PartitionReader> {
+        Some(&self.logs.get(&partition)?.reader)
     }
 
     /// Adds a task for the flusher.
@@ -242,6 +254,7 @@ impl Applier {
     /// Makes the readers' picture anew from the state.
     pub fn publish_catalog(&mut self) {
         let mut catalog = Catalog::default();
+        let before = self.view.catalog();
         for topic in self.state.topics.iter() {
             let partitions = topic
                 .partition_ids()
@@ -254,6 +267,11 @@ impl Applier {
                 created: topic.created,
                 derived: topic.derived.as_ref().map(|derived| derived.group.clone()),
                 partitions,
+                traffic: before
+                    .by_id
+                    .get(&topic.id)
+                    .map(|before| Arc::clone(&before.traffic))
+                    .unwrap_or_default(),
             });
             catalog.by_id.insert(topic.id, Arc::clone(&view));
             catalog.by_name.insert(topic.name.clone(), view);
@@ -323,7 +341,7 @@ impl Applier {
         self.outbox.push(Task::Checkpoint(CheckpointTask {
             sequence: self.applied,
             ends,
-            state: self.state.encode(),
+            state: self.state.snapshot(),
         }));
     }
 }
@@ -343,9 +361,6 @@ pub fn config_of(state: &State, topic: TopicId) -> PartitionConfig {
 }
 
 fn parts_of(command: &Command) -> &[AppendPart] {
-    if let Change::Append(append) = &command.change {
-        &append.parts
-    } else {
-        &[]
-    }
+    let append = command.change.append();
+    append.map_or(&[], |append| &append.parts)
 }

@@ -6,12 +6,21 @@
 use bytes::Bytes;
 use varvelog_store::batch::ProducerStamp;
 
+use super::codec_delivery::{
+    hand_back, hand_out, make_due, put_hand_back, put_hand_out, put_make_due, put_settle, settle,
+};
+use super::codec_ids::{part_ids, put_part_ids};
+use super::codec_replay::{
+    CONTROL_REPLAY, DISCARD, REPLAY, START_REPLAY, put_control, put_discard, put_start, put_step,
+    replay_change,
+};
 use super::codec_settings::{
-    group_settings, put_group_settings, put_topic_settings, topic_settings,
+    group_settings, group_topics, put_group_settings, put_group_topics, put_topic_settings,
+    topic_settings,
 };
 use super::command::{
-    Append, AppendPart, Change, Command, CommitOffsets, CreateGroup, CreateTopic, GroupTopic,
-    OffsetCommit, RequestId, Settle, Stamp,
+    Append, AppendPart, Change, Command, CommitOffsets, CreateGroup, CreateTopic, OffsetCommit,
+    RequestId, Stamp,
 };
 use super::fields::{FieldError, FieldReader, FieldWriter};
 
@@ -73,9 +82,12 @@ const COMMIT_OFFSETS: u8 = 15;
 const SETTLE: u8 = 16;
 const RESET_OFFSETS: u8 = 17;
 const BROKER_STARTED: u8 = 18;
+const HAND_OUT: u8 = 19;
+const HAND_BACK: u8 = 20;
+const MAKE_DUE: u8 = 21;
 
 impl Command {
-    /// The head, and a record batch for each part of an append, in order.
+    /// The head, and a record batch for each part of an append that has one, in order.
     pub fn encode(&self) -> (Bytes, Vec<Bytes>) {
         let mut out = FieldWriter::default();
         out.u8(COMMAND_VERSION);
@@ -84,8 +96,9 @@ impl Command {
         out.u64(self.stamp.running_ms);
         put_change(&mut out, &self.change);
         let mut bulk = Vec::new();
-        if let Change::Append(append) = &self.change {
-            bulk.extend(append.parts.iter().map(|part| part.body.clone()));
+        if let Some(append) = self.change.append() {
+            let parts = append.parts.iter().filter(|part| part.record_count > 0);
+            bulk.extend(parts.map(|part| part.body.clone()));
         }
         (out.finish().into(), bulk)
     }
@@ -131,6 +144,13 @@ fn kind_of(change: &Change) -> u8 {
         Change::Settle(_) => SETTLE,
         Change::ResetOffsets { .. } => RESET_OFFSETS,
         Change::BrokerStarted { .. } => BROKER_STARTED,
+        Change::HandOut(_) => HAND_OUT,
+        Change::HandBack(_) => HAND_BACK,
+        Change::MakeDue(_) => MAKE_DUE,
+        Change::StartReplay(_) => START_REPLAY,
+        Change::Replay(_) => REPLAY,
+        Change::ControlReplay { .. } => CONTROL_REPLAY,
+        Change::Discard(_) => DISCARD,
     }
 }
 
@@ -194,10 +214,17 @@ fn put_change(out: &mut FieldWriter, change: &Change) {
             }
         }
         Change::BrokerStarted { clean } => out.bool(*clean),
+        Change::HandOut(hand_out) => put_hand_out(out, hand_out),
+        Change::HandBack(back) => put_hand_back(out, back),
+        Change::MakeDue(due) => put_make_due(out, due),
+        Change::StartReplay(start) => put_start(out, start),
+        Change::Replay(step) => put_step(out, step),
+        Change::ControlReplay { job, control } => put_control(out, *job, *control),
+        Change::Discard(discard) => put_discard(out, discard),
     }
 }
 
-fn put_append(out: &mut FieldWriter, append: &Append) {
+pub(super) fn put_append(out: &mut FieldWriter, append: &Append) {
     out.bool(append.request.is_some());
     if let Some(request) = &append.request {
         out.topic(request.topic);
@@ -218,17 +245,12 @@ fn put_append(out: &mut FieldWriter, append: &Append) {
         if let Some(predicted) = part.predicted {
             out.offset(predicted);
         }
-    }
-}
-
-fn put_group_topics(out: &mut FieldWriter, topics: &[GroupTopic]) {
-    out.count(topics.len());
-    for topic in topics {
-        out.topic(topic.topic);
-        out.topic(topic.retry);
-        out.topic(topic.dead_letter);
-        out.count(topic.start.len());
-        topic.start.iter().for_each(|start| out.offset(*start));
+        out.count(part.delays.len());
+        for (delta, until) in &part.delays {
+            out.u32(*delta);
+            out.wall(*until);
+        }
+        put_part_ids(out, &part.ids);
     }
 }
 
@@ -240,18 +262,6 @@ fn put_commit(out: &mut FieldWriter, commit: &CommitOffsets) {
         out.partition(offset.partition);
         out.offset(offset.offset);
         out.text(&offset.metadata);
-    }
-}
-
-fn put_settle(out: &mut FieldWriter, settle: &Settle) {
-    out.text(settle.group.as_str());
-    out.u64(settle.group_id);
-    out.u64(settle.reset_count);
-    out.partition(settle.partition);
-    out.count(settle.ranges.len());
-    for (first, last) in &settle.ranges {
-        out.offset(*first);
-        out.offset(*last);
     }
 }
 
@@ -311,15 +321,17 @@ fn change(fields: &mut FieldReader<'_>, kind: u8) -> Result<Change, CommandError
         },
         COMMIT_OFFSETS => Change::CommitOffsets(commit(fields)?),
         SETTLE => Change::Settle(settle(fields)?),
-        RESET_OFFSETS => {
-            let group = fields.group_name()?;
-            let positions = fields.list(28, |each| Ok((each.partition()?, each.offset()?)))?;
-            Change::ResetOffsets { group, positions }
-        }
+        RESET_OFFSETS => Change::ResetOffsets {
+            group: fields.group_name()?,
+            positions: fields.list(28, |each| Ok((each.partition()?, each.offset()?)))?,
+        },
         BROKER_STARTED => Change::BrokerStarted {
             clean: fields.bool()?,
         },
-        other => return Err(CommandError::Kind(other)),
+        HAND_OUT => Change::HandOut(hand_out(fields)?),
+        HAND_BACK => Change::HandBack(hand_back(fields)?),
+        MAKE_DUE => Change::MakeDue(make_due(fields)?),
+        other => replay_change(fields, other)?.ok_or(CommandError::Kind(other))?,
     })
 }
 
@@ -330,7 +342,7 @@ fn partition_count(fields: &mut FieldReader<'_>) -> Result<u32, FieldError> {
     }
 }
 
-fn append(fields: &mut FieldReader<'_>) -> Result<Append, FieldError> {
+pub(super) fn append(fields: &mut FieldReader<'_>) -> Result<Append, FieldError> {
     let mut request = None;
     if fields.bool()? {
         let topic = fields.topic()?;
@@ -343,16 +355,13 @@ fn append(fields: &mut FieldReader<'_>) -> Result<Append, FieldError> {
     }
     Ok(Append {
         request,
-        parts: fields.list(26, append_part)?,
+        parts: fields.list(38, append_part)?,
     })
 }
 
 fn append_part(fields: &mut FieldReader<'_>) -> Result<AppendPart, FieldError> {
     let partition = fields.partition()?;
     let record_count = fields.u32()?;
-    if record_count == 0 {
-        return Err(FieldError::Value("a batch has a record"));
-    }
     let mut producer = None;
     if fields.bool()? {
         let (id, epoch) = (fields.i64()?, fields.i16()?);
@@ -367,41 +376,41 @@ fn append_part(fields: &mut FieldReader<'_>) -> Result<AppendPart, FieldError> {
     } else {
         None
     };
+    let delays = fields.list(12, |each| Ok((each.u32()?, each.wall()?)))?;
+    let within = delays.last().is_none_or(|last| last.0 < record_count);
+    if !within || !delays.is_sorted_by(|a, b| a.0 < b.0) {
+        return Err(FieldError::Value("delays are not of rising records"));
+    }
+    let ids = part_ids(fields, record_count)?;
+    if record_count == 0 && (ids.repeated.is_empty() || predicted.is_some()) {
+        return Err(FieldError::Value("a batch has a record"));
+    }
     Ok(AppendPart {
         partition,
         record_count,
         producer,
         predicted,
+        delays,
+        ids,
         body: Bytes::new(),
     })
 }
 
 fn fill_bodies(change: &mut Change, bulk: Vec<Bytes>) -> Result<(), CommandError> {
-    let mut parts: &mut [AppendPart] = &mut [];
-    if let Change::Append(append) = change {
-        parts = &mut append.parts;
-    }
+    let append = change.append_mut();
+    let parts: &mut [AppendPart] = append.map_or(&mut [], |append| &mut append.parts);
+    let filled = parts.iter_mut().filter(|part| part.record_count > 0);
+    let parts: Vec<&mut AppendPart> = filled.collect();
     if parts.len() != bulk.len() {
         return Err(CommandError::Bulk {
             expected: parts.len(),
             got: bulk.len(),
         });
     }
-    for (part, body) in parts.iter_mut().zip(bulk) {
+    for (part, body) in parts.into_iter().zip(bulk) {
         part.body = body;
     }
     Ok(())
-}
-
-fn group_topics(fields: &mut FieldReader<'_>) -> Result<Vec<GroupTopic>, FieldError> {
-    fields.list(52, |each| {
-        Ok(GroupTopic {
-            topic: each.topic()?,
-            retry: each.topic()?,
-            dead_letter: each.topic()?,
-            start: each.list(8, FieldReader::offset)?,
-        })
-    })
 }
 
 fn commit(fields: &mut FieldReader<'_>) -> Result<CommitOffsets, FieldError> {
@@ -418,15 +427,5 @@ fn commit(fields: &mut FieldReader<'_>) -> Result<CommitOffsets, FieldError> {
         group,
         offsets,
         may_move_back,
-    })
-}
-
-fn settle(fields: &mut FieldReader<'_>) -> Result<Settle, FieldError> {
-    Ok(Settle {
-        group: fields.group_name()?,
-        group_id: fields.u64()?,
-        reset_count: fields.u64()?,
-        partition: fields.partition()?,
-        ranges: fields.list(16, |each| Ok((each.offset()?, each.offset()?)))?,
     })
 }

@@ -6,8 +6,13 @@
 use varvelog_store::{Offset, PartitionId, TopicId};
 
 use super::applied::Outcome;
-use super::command::{Change, CommitOffsets, CreateGroup, CreateTopic, GroupTopic, OffsetCommit};
-use super::refusal::{GroupRefusal, QuotaRefusal, Refusal};
+use super::command::{
+    Change, CommitOffsets, CreateGroup, CreateTopic, GroupTopic, MakeDue, OffsetCommit,
+};
+use super::dead_letters::JobNumber;
+use super::quota;
+use super::refusal::{GroupRefusal, Refusal};
+use super::replay_command::JobControl;
 use super::request::{ChangeDone, ChangeRequest, CommitRequest, StartAt};
 use super::settings::{GroupSettings, TopicSettings};
 use super::state::State;
@@ -36,14 +41,23 @@ impl Default for CountLimits {
     }
 }
 
+/// What keeps a group in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Live {
+    /// Live members, those that are waited for included.
+    pub members: u32,
+    /// Hand-outs that are neither settled nor given back.
+    pub leases: u32,
+}
+
 /// The changes that do what is asked, to be applied in order, each when the one before it is.
 ///
-/// `sessions_live` counts live members and open leases of a group. `dice` gives a fresh random
+/// `sessions_live` counts what keeps a group in use. `dice` gives a fresh random
 /// UUID with each call.
 pub fn decide(
     state: &State,
     request: &ChangeRequest,
-    sessions_live: &dyn Fn(&GroupName) -> u32,
+    sessions_live: &dyn Fn(&GroupName) -> Live,
     dice: &mut dyn FnMut() -> [u8; 16],
     limits: &CountLimits,
 ) -> Result<Vec<Change>, Refusal> {
@@ -53,17 +67,11 @@ pub fn decide(
             partitions,
             settings,
         } => create_topic(state, (name, *partitions, settings), dice, limits)?,
-        ChangeRequest::UpdateTopic { name, settings } => {
-            let (topic, settings) = (own_topic(state, name)?.id, settings.clone());
-            Change::UpdateTopic { topic, settings }
-        }
+        ChangeRequest::UpdateTopic { name, settings } => update_topic(state, name, settings)?,
         ChangeRequest::AddPartitions { name, total } => {
             add_partitions(state, name, *total, limits)?
         }
-        ChangeRequest::DeleteTopic { name, force } => {
-            let (topic, force) = (own_topic(state, name)?.id, *force);
-            Change::DeleteTopic { topic, force }
-        }
+        ChangeRequest::DeleteTopic { name, force } => delete_topic(state, name, *force)?,
         ChangeRequest::DeleteRecords {
             name,
             partition,
@@ -79,7 +87,9 @@ pub fn decide(
             let topics = group_topics(state, name, topics, start, dice)?;
             create_group(state, name, settings, topics, limits)?
         }
-        ChangeRequest::UpdateGroup { name, settings } => update_group(name, settings),
+        ChangeRequest::UpdateGroup { name, settings } => {
+            update_group(state, name, settings, sessions_live)?
+        }
         ChangeRequest::DeleteGroup {
             name,
             purge_dead_letters,
@@ -99,13 +109,15 @@ pub fn decide(
             positions,
             force,
         } => {
-            let live = if *force {
-                &|_: &GroupName| 0
-            } else {
-                sessions_live
-            };
-            reset_offsets(state, group, positions, live)?
+            if !force {
+                check_idle(state, group, sessions_live)?;
+            }
+            reset_offsets(state, group, positions)?
         }
+        ChangeRequest::MakeDue { group, records } => make_due(group, records),
+        ChangeRequest::StartReplay(start) => Change::StartReplay(start.clone()),
+        ChangeRequest::ControlReplay { job, control } => control_replay(*job, *control),
+        ChangeRequest::Discard(discard) => Change::Discard(discard.clone()),
     };
     state.check(&change, state.broker.stamp())?;
     Ok(vec![change])
@@ -132,46 +144,15 @@ pub fn answer(request: &ChangeRequest, outcomes: &[Outcome]) -> ChangeDone {
         (ChangeRequest::ResetOffsets { .. }, Some(Outcome::Moved(moved))) => {
             ChangeDone::Moved(moved.clone())
         }
+        (ChangeRequest::StartReplay(_), Some(Outcome::Replay(job))) => ChangeDone::Replay(*job),
+        (ChangeRequest::Discard(_), Some(Outcome::Discarded { discarded, skipped })) => {
+            ChangeDone::Discarded {
+                discarded: *discarded,
+                skipped: *skipped,
+            }
+        }
         (_, Some(Outcome::Done)) => ChangeDone::Done,
         (request, outcome) => unreachable!("{request:?} had the outcome {outcome:?}"),
-    }
-}
-
-/// The outcome that a change would have, for a call that only validates. The change passed
-/// [`State::check`] and is no append, settlement or start of a broker.
-pub fn preview(state: &State, change: &Change) -> Outcome {
-    match change {
-        Change::CreateTopic(create) => Outcome::Topic(create.topic),
-        Change::UpdateTopic { topic, .. } | Change::AddPartitions { topic, .. } => {
-            Outcome::Topic(*topic)
-        }
-        Change::MoveLogStart { partition, start } => {
-            let now = state
-                .topics
-                .partition(*partition)
-                .map(super::partitions::Partition::start);
-            Outcome::LogStart(now.unwrap_or_default().max(*start))
-        }
-        Change::InitProducer { name } => {
-            let (id, epoch) = state.producers.next_of(name, state.broker.producer_ids);
-            Outcome::Producer { id, epoch }
-        }
-        Change::ResetOffsets { group, positions } => Outcome::Moved(moves(state, group, positions)),
-        Change::NextGeneration { group } => {
-            let now = state.groups.get(group).map_or(0, |group| group.generation);
-            Outcome::Generation(now + 1)
-        }
-        Change::Append(_)
-        | Change::DeleteTopic { .. }
-        | Change::ForgetTopic { .. }
-        | Change::ExpireProducers { .. }
-        | Change::CreateGroup(_)
-        | Change::AddGroupTopics { .. }
-        | Change::UpdateGroup { .. }
-        | Change::DeleteGroup { .. }
-        | Change::CommitOffsets(_)
-        | Change::Settle(_)
-        | Change::BrokerStarted { .. } => Outcome::Done,
     }
 }
 
@@ -217,7 +198,7 @@ pub fn create_group(
         topics,
     });
     state.check(&change, state.broker.stamp())?;
-    check_quota("groups", state.groups.count(), 1, limits.groups)?;
+    quota::check("groups", state.groups.count(), 1, limits.groups)?;
     Ok(change)
 }
 
@@ -236,8 +217,8 @@ fn create_topic(
         settings,
     });
     state.check(&change, state.broker.stamp())?;
-    check_quota("topics", state.topics.counts().topics, 1, limits.topics)?;
-    check_partition_quota(state, partitions, limits)?;
+    quota::check("topics", state.topics.counts().topics, 1, limits.topics)?;
+    quota::check_partitions(state, partitions, limits)?;
     Ok(change)
 }
 
@@ -249,11 +230,25 @@ fn add_partitions(
 ) -> Result<Change, Refusal> {
     let topic = own_topic(state, name)?;
     let more = total.saturating_sub(topic.partition_count());
-    check_partition_quota(state, more, limits)?;
+    quota::check_partitions(state, more, limits)?;
     Ok(Change::AddPartitions {
         topic: topic.id,
         total,
     })
+}
+
+fn update_topic(
+    state: &State,
+    name: &TopicName,
+    settings: &TopicSettings,
+) -> Result<Change, Refusal> {
+    let (topic, settings) = (own_topic(state, name)?.id, settings.clone());
+    Ok(Change::UpdateTopic { topic, settings })
+}
+
+fn delete_topic(state: &State, name: &TopicName, force: bool) -> Result<Change, Refusal> {
+    let topic = own_topic(state, name)?.id;
+    Ok(Change::DeleteTopic { topic, force })
 }
 
 fn delete_records(
@@ -267,9 +262,19 @@ fn delete_records(
     Ok(Change::MoveLogStart { partition, start })
 }
 
-fn update_group(group: &GroupName, settings: &GroupSettings) -> Change {
+/// What members rely on changes only while there are none.
+fn update_group(
+    state: &State,
+    group: &GroupName,
+    settings: &GroupSettings,
+    sessions_live: &dyn Fn(&GroupName) -> Live,
+) -> Result<Change, Refusal> {
+    let now = &state.groups.find(group)?.settings;
+    if (now.mode, now.on_failure) != (settings.mode, settings.on_failure) {
+        check_idle(state, group, sessions_live)?;
+    }
     let (group, settings) = (group.clone(), settings.clone());
-    Change::UpdateGroup { group, settings }
+    Ok(Change::UpdateGroup { group, settings })
 }
 
 fn commit(
@@ -291,7 +296,7 @@ fn delete_group(
     state: &State,
     group: &GroupName,
     purge_dead_letters: bool,
-    sessions_live: &dyn Fn(&GroupName) -> u32,
+    sessions_live: &dyn Fn(&GroupName) -> Live,
 ) -> Result<Change, Refusal> {
     check_idle(state, group, sessions_live)?;
     let group = group.clone();
@@ -305,11 +310,19 @@ fn reset_offsets(
     state: &State,
     group: &GroupName,
     positions: &[(PartitionId, Offset)],
-    sessions_live: &dyn Fn(&GroupName) -> u32,
 ) -> Result<Change, Refusal> {
-    check_idle(state, group, sessions_live)?;
+    state.groups.find(group)?;
     let (group, positions) = (group.clone(), positions.to_vec());
     Ok(Change::ResetOffsets { group, positions })
+}
+
+fn control_replay(job: JobNumber, control: JobControl) -> Change {
+    Change::ControlReplay { job, control }
+}
+
+fn make_due(group: &GroupName, records: &[(PartitionId, Offset)]) -> Change {
+    let (group, records) = (group.clone(), records.to_vec());
+    Change::MakeDue(MakeDue { group, records })
 }
 
 fn commit_to_new_group(
@@ -364,22 +377,6 @@ fn starts(topic: &Topic, start: &StartAt) -> Vec<Offset> {
     }
 }
 
-fn moves(
-    state: &State,
-    group: &GroupName,
-    positions: &[(PartitionId, Offset)],
-) -> Vec<(PartitionId, Offset, Offset)> {
-    let Some(group) = state.groups.get(group) else {
-        return Vec::new();
-    };
-    let moved = |(id, wanted): &(PartitionId, Offset)| {
-        let partition = state.topics.partition(*id)?;
-        let to = (*wanted).clamp(partition.start(), partition.next());
-        Some((*id, group.progress(*id)?.low(), to))
-    };
-    positions.iter().filter_map(moved).collect()
-}
-
 fn own_topic<'a>(state: &'a State, name: &TopicName) -> Result<&'a Topic, Refusal> {
     let topic = state.topics.find_name(name)?;
     match &topic.derived {
@@ -391,32 +388,17 @@ fn own_topic<'a>(state: &'a State, name: &TopicName) -> Result<&'a Topic, Refusa
 fn check_idle(
     state: &State,
     group: &GroupName,
-    sessions_live: &dyn Fn(&GroupName) -> u32,
+    sessions_live: &dyn Fn(&GroupName) -> Live,
 ) -> Result<(), Refusal> {
     state.groups.find(group)?;
-    match sessions_live(group) {
-        0 => Ok(()),
-        members => Err(GroupRefusal::NotEmpty {
-            group: group.to_string(),
-            members,
-        }
-        .into()),
-    }
-}
-
-fn check_partition_quota(state: &State, more: u32, limits: &CountLimits) -> Result<(), Refusal> {
-    let current = state.topics.counts().partitions;
-    check_quota("partitions", current, more.into(), limits.partitions)
-}
-
-fn check_quota(what: &'static str, current: u64, more: u64, limit: u64) -> Result<(), Refusal> {
-    if more == 0 || current.saturating_add(more) <= limit {
+    let Live { members, leases } = sessions_live(group);
+    if members == 0 && leases == 0 {
         return Ok(());
     }
-    Err(QuotaRefusal {
-        what,
-        limit,
-        current,
+    Err(GroupRefusal::NotEmpty {
+        group: group.to_string(),
+        members,
+        leases,
     }
     .into())
 }

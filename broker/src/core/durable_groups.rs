@@ -7,15 +7,22 @@ use varvelog_store::{Offset, PartitionId, TopicId, WallMs};
 
 use super::ack_set::AckSet;
 use super::command::Stamp;
+use super::endings::Endings;
+use super::failure::FailureNote;
 use super::fields::holds;
+use super::handed_out::{HandOuts, HandedOut};
 use super::partitions::Partition;
 use super::refusal::{GroupRefusal, Refusal};
+use super::retries::RetryProgress;
 use super::settings::GroupSettings;
 use super::topics::{Derived, DerivedKind, Topic, Topics};
 use crate::names::GroupName;
 
 /// How far beyond the low watermark records may be settled.
 pub const ACK_WINDOW: u64 = 262_144;
+
+/// Keys of one partition that may be parked: a record that would park another waits in place.
+pub const PARKED_KEYS_MAX: usize = 10_000;
 
 /// What a group has done of a partition.
 ///
@@ -28,6 +35,11 @@ pub struct Progress {
     pub(super) metadata: String,
     pub(super) reset_count: u64,
     pub(super) expired_unsettled: u64,
+    /// Of records that failed and stayed.
+    pub(super) notes: BTreeMap<Offset, FailureNote>,
+    pub(super) endings: Endings,
+    pub(super) out: HandOuts,
+    pub(super) parked: BTreeMap<u64, Offset>,
 }
 
 impl Progress {
@@ -79,19 +91,66 @@ impl Progress {
         end.since(self.low).saturating_sub(self.done.count())
     }
 
+    /// What is noted of records that failed and stayed.
+    pub fn notes(&self) -> &BTreeMap<Offset, FailureNote> {
+        &self.notes
+    }
+
+    /// How the newest records ended that were not simply processed.
+    pub fn endings(&self) -> &Endings {
+        &self.endings
+    }
+
+    /// Hand-outs that are neither settled nor given back, as far as they were noted.
+    pub fn out(&self) -> &HandOuts {
+        &self.out
+    }
+
+    /// Hashes of keys whose records go to the dead-letter topic, each until its log starts at this
+    /// offset or later. At most [`PARKED_KEYS_MAX`] and what one command adds.
+    pub fn parked(&self) -> &BTreeMap<u64, Offset> {
+        &self.parked
+    }
+
     /// Marks `first` up to, not including, `end` as done; returns how many were not.
     pub(super) fn settle(&mut self, first: Offset, end: Offset) -> u64 {
         let added = self.done.insert(first.max(self.low), end);
         self.low = self.done.advance(self.low);
+        self.forget(first, end);
         added
+    }
+
+    /// Drops what is kept of records from `first` up to, not including, `end`: they are done.
+    fn forget(&mut self, first: Offset, end: Offset) {
+        self.out.settle(first, end);
+        if first < end && !self.notes.is_empty() {
+            let noted: Vec<Offset> = self.notes.range(first..end).map(|(at, _)| *at).collect();
+            for at in noted {
+                self.notes.remove(&at);
+            }
+        }
+    }
+
+    /// Notes a hand-out; what is done of it is nobody's.
+    pub(super) fn hand_out(&mut self, first: Offset, out: HandedOut) {
+        let end = out.last.plus(1);
+        self.out.note(first, out);
+        self.out.settle(first, self.low.min(end));
+        let mut from = first;
+        while let Some(done) = self.done.first_present(from).filter(|at| *at < end) {
+            from = self.done.first_missing(done).min(end);
+            self.out.settle(done, from);
+        }
     }
 
     /// All below `offset` is done, and if it lies below the low watermark, nothing from it on.
     pub(super) fn commit(&mut self, offset: Offset, metadata: &str) {
         if offset < self.low {
             self.done.clear();
+            self.endings.clear();
         }
         self.low = self.done.advance(offset);
+        self.forget(Offset::ZERO, self.low);
         metadata.clone_into(&mut self.metadata);
     }
 
@@ -99,6 +158,10 @@ impl Progress {
     pub(super) fn reset(&mut self, offset: Offset) {
         self.done.clear();
         self.metadata.clear();
+        self.notes.clear();
+        self.endings.clear();
+        self.out.clear();
+        self.parked.clear();
         self.low = offset;
         self.reset_count += 1;
     }
@@ -110,6 +173,7 @@ impl Progress {
             let lost = start.since(self.low).saturating_sub(done);
             self.expired_unsettled = self.expired_unsettled.saturating_add(lost);
             self.low = self.done.advance(start);
+            self.forget(Offset::ZERO, self.low);
         }
     }
 
@@ -123,7 +187,19 @@ impl Progress {
             "the low watermark is done",
         )?;
         let beyond = self.done.first_present(partition.next());
-        holds(beyond.is_none(), "a record is done that is not there")
+        holds(beyond.is_none(), "a record is done that is not there")?;
+        let open = |at: &Offset| !self.is_done(*at) && *at < partition.next();
+        holds(
+            self.notes.keys().all(open),
+            "something is noted of a record that is done or not there",
+        )?;
+        self.out.verify()?;
+        let mut handed = self.out.iter();
+        let open = handed.all(|(first, out)| {
+            let end = out.last.plus(1);
+            first >= self.low && end <= partition.next() && self.done.count_in(first, end) == 0
+        });
+        holds(open, "a record that is done or not there is handed out")
     }
 }
 
@@ -136,6 +212,8 @@ pub struct GroupReads {
     pub dead_letter: TopicId,
     /// By number; as many as the topic has.
     pub partitions: Vec<Progress>,
+    /// Of its retry topic, by number; as many.
+    pub retries: Vec<RetryProgress>,
 }
 
 impl GroupReads {
@@ -146,7 +224,8 @@ impl GroupReads {
         topics: &Topics,
     ) -> Result<(), &'static str> {
         holds(topic.derived.is_none(), "a group reads a derived topic")?;
-        let equal = self.partitions.len() == topic.partitions.len();
+        let equal = self.partitions.len() == topic.partitions.len()
+            && self.retries.len() == topic.partitions.len();
         holds(equal, "a group has other partitions than its topic")?;
         let kinds = [DerivedKind::Retry, DerivedKind::DeadLetter];
         for (kind, id) in kinds.into_iter().zip([self.retry, self.dead_letter]) {
@@ -161,6 +240,12 @@ impl GroupReads {
             holds(derived == Some(&expected), "a group lacks a derived topic")?;
         }
         for (progress, partition) in self.partitions.iter().zip(&topic.partitions) {
+            progress.verify(partition)?;
+        }
+        let retry = topics
+            .by_id(self.retry)
+            .ok_or("a group lacks a derived topic")?;
+        for (progress, partition) in self.retries.iter().zip(&retry.partitions) {
             progress.verify(partition)?;
         }
         Ok(())
@@ -195,6 +280,26 @@ impl DurableGroup {
             .get(&id.topic)?
             .partitions
             .get(usize::try_from(id.partition).ok()?)
+    }
+
+    /// What there is in a partition of one of its retry topics; `topics` says which topic that is.
+    pub fn retry(&self, id: PartitionId, topics: &Topics) -> Option<&RetryProgress> {
+        let number = usize::try_from(id.partition).ok()?;
+        self.topics
+            .get(&self.retry_source(id.topic, topics)?)?
+            .retries
+            .get(number)
+    }
+
+    /// The topic whose retry topic `retry` is, if it is this group's.
+    pub fn retry_source(&self, retry: TopicId, topics: &Topics) -> Option<TopicId> {
+        let source = topics.by_id(retry)?.derived.as_ref()?.source;
+        (self.topics.get(&source)?.retry == retry).then_some(source)
+    }
+
+    pub(super) fn retry_mut(&mut self, source: TopicId, number: u32) -> Option<&mut RetryProgress> {
+        let number = usize::try_from(number).ok()?;
+        self.topics.get_mut(&source)?.retries.get_mut(number)
     }
 
     /// What it reads, by topic name.

@@ -8,7 +8,6 @@ use super::applied::{Applied, Outcome};
 use super::applier::Applier;
 use super::command::{Change, Command, Stamp};
 use super::refusal::Refusal;
-use super::state::State;
 use crate::clock::MonoMs;
 
 /// Applier and WAL.
@@ -17,6 +16,8 @@ pub struct Engine {
     /// Committed state and what follows from it.
     pub applier: Applier,
     wal: Wal,
+    /// Bytes of the log that the start read behind its checkpoint.
+    replayed_bytes: u64,
     stamp: Stamp,
     /// Running time when this run began, and the monotonic time of that moment.
     began: (u64, MonoMs),
@@ -42,6 +43,7 @@ impl Engine {
         let stamp = applier.stamp();
         Self {
             applier,
+            replayed_bytes: wal.bytes_since_checkpoint(),
             wal,
             stamp,
             began: (stamp.running_ms, now),
@@ -108,9 +110,10 @@ impl Engine {
         self.wal.note_durable(through);
     }
 
-    /// Bytes written to the WAL since it was opened.
+    /// Bytes of the WAL behind the checkpoint that this run began with: what the start read of it,
+    /// and what was written since.
     pub fn wal_bytes(&self) -> u64 {
-        self.wal.written_bytes()
+        self.replayed_bytes + self.wal.written_bytes()
     }
 
     /// Lets go of WAL files that no recovery needs any more.
@@ -124,13 +127,13 @@ impl Engine {
     pub fn apply(
         &mut self,
         round: &Round,
-        mut each: impl FnMut(usize, &Command, Applied, &State),
+        mut each: impl FnMut(usize, &Command, Applied, &Applier),
     ) -> Vec<PartitionId> {
         let mut moved = Vec::new();
         let mut sequence = round.first;
         for (index, command) in round.commands.iter().enumerate() {
             let applied = self.applier.apply(sequence, command, &mut moved);
-            each(index, command, applied, self.applier.state());
+            each(index, command, applied, &self.applier);
             sequence = sequence.next();
         }
         self.applier.publish_ends(&mut moved);
@@ -140,8 +143,13 @@ impl Engine {
 
 fn frame_of(command: &Command) -> Frame {
     let (head, bulk) = command.encode();
+    let kind = if command.change.is_lazy() {
+        FrameKind::Lazy
+    } else {
+        FrameKind::Command
+    };
     Frame {
-        kind: FrameKind::Command,
+        kind,
         head,
         bulk: bulk.into_iter().map(Bulk::Inline).collect(),
     }

@@ -3,6 +3,7 @@
 
 use varvelog_store::{Offset, PartitionId, TopicId, WallMs};
 
+use super::message_ids::IdHash;
 use crate::names::{GroupName, TopicName};
 
 /// Why fields do not decode.
@@ -26,6 +27,12 @@ pub(super) struct FieldWriter {
 }
 
 impl FieldWriter {
+    /// Goes on behind what is there already, with room for so many bytes more.
+    pub(super) fn behind(mut out: Vec<u8>, bytes: usize) -> Self {
+        out.reserve_exact(bytes);
+        Self { out }
+    }
+
     pub(super) fn finish(self) -> Vec<u8> {
         self.out
     }
@@ -78,6 +85,10 @@ impl FieldWriter {
 
     pub(super) fn topic(&mut self, id: TopicId) {
         self.out.extend_from_slice(&id.0);
+    }
+
+    pub(super) fn id_hash(&mut self, hash: IdHash) {
+        self.out.extend_from_slice(&hash.0);
     }
 
     pub(super) fn partition(&mut self, id: PartitionId) {
@@ -180,6 +191,10 @@ impl<'a> FieldReader<'a> {
 
     pub(super) fn offset(&mut self) -> Result<Offset, FieldError> {
         Offset::new(self.u64()?).ok_or(FieldError::Value("an offset is beyond the largest"))
+    }
+
+    pub(super) fn id_hash(&mut self) -> Result<IdHash, FieldError> {
+        self.array().map(IdHash)
     }
 
     pub(super) fn topic(&mut self) -> Result<TopicId, FieldError> {

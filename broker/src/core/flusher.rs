@@ -6,14 +6,16 @@
 //! manifest, since the WAL brings it again.
 
 use std::collections::{BTreeSet, HashMap};
-use std::io;
 
-use bytes::Bytes;
 use varvelog_store::checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
+use varvelog_store::fs::{lacks_descriptors, lacks_room};
 use varvelog_store::partition::{
-    self, PartitionConfig, PartitionManifest, PartitionWriter, RetiredSegment, Volume, WriteError,
+    self, OffsetRange, PartitionConfig, PartitionManifest, PartitionWriter, RetiredSegment,
+    SyncError, Volume, WriteError,
 };
 use varvelog_store::{Offset, PartitionId, Sequence, TopicId};
+
+use super::snapshot::Snapshot;
 
 /// What the core asks of the flusher.
 #[derive(Debug)]
@@ -30,7 +32,8 @@ pub enum Task {
     Roll(PartitionId),
     /// Remove the files of segments retired up to this running time.
     RemoveRetired(u64),
-    /// Remove files of segments below the log start that no manifest knows any more.
+    /// Remove files of segments below the log start that no manifest knows any more, and say which
+    /// records are missing.
     Sweep(PartitionId),
     /// A topic was deleted: nothing more is written to it.
     Close(TopicId, u32),
@@ -48,7 +51,7 @@ pub struct CheckpointTask {
     /// Where every partition ended then.
     pub ends: Vec<(PartitionId, Offset)>,
     /// The durable state.
-    pub state: Bytes,
+    pub state: Snapshot,
 }
 
 /// What the flusher reports.
@@ -63,9 +66,11 @@ pub enum Done {
     },
     /// The files of a deleted topic are gone.
     TopicRemoved(TopicId),
-    /// Any other task is done.
+    /// The files of a deleted topic, or some of them, are still there: ask again.
+    TopicKept(TopicId),
+    /// Any other task is done, or goes on with a later one.
     Performed,
-    /// The volume has no room for a checkpoint now.
+    /// There is no room, or no file descriptor, for a checkpoint now.
     Postponed,
 }
 
@@ -80,23 +85,31 @@ pub enum FlushError {
         /// What happened.
         source: WriteError,
     },
+    /// What was flushed could not be made safe.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
     /// A checkpoint.
     #[error("checkpoint: {0}")]
     Checkpoint(#[from] CheckpointError),
 }
 
 impl FlushError {
-    /// Whether there was no room on the volume: what was asked may be asked again later.
-    pub fn is_full(&self) -> bool {
-        let (Self::Partition {
-            source: WriteError::Io { source, .. },
-            ..
+    /// Whether there was no room on the volume, or no file descriptor: what was asked may be asked
+    /// again later. A sync that finds no room is final as any other that fails.
+    pub fn is_shortage(&self) -> bool {
+        match self {
+            Self::Partition {
+                source: WriteError::Io { source, .. },
+                ..
+            }
+            | Self::Checkpoint(CheckpointError::Io(source)) => {
+                lacks_room(source) || lacks_descriptors(source)
+            }
+            Self::Sync(SyncError::Partition(WriteError::Io { source, .. })) => {
+                lacks_descriptors(source)
+            }
+            Self::Partition { .. } | Self::Sync(_) | Self::Checkpoint(_) => false,
         }
-        | Self::Checkpoint(CheckpointError::Io(source))) = self
-        else {
-            return false;
-        };
-        source.kind() == io::ErrorKind::StorageFull
     }
 }
 
@@ -106,8 +119,11 @@ pub struct Flusher {
     volume: Volume,
     checkpoints: CheckpointStore,
     writers: HashMap<PartitionId, PartitionWriter>,
-    /// Partitions whose flush found no room: their records stay in memory and in the WAL.
+    /// Partitions whose flush found no room, or no file descriptor: their records stay in memory
+    /// and in the WAL.
     stalled: BTreeSet<PartitionId>,
+    /// Whether that was said in the log.
+    told: bool,
     /// Retired segments with the running time at which they left the log, in that order.
     retired: Vec<(u64, PartitionId, Vec<RetiredSegment>)>,
 }
@@ -120,6 +136,7 @@ impl Flusher {
             checkpoints,
             writers: HashMap::new(),
             stalled: BTreeSet::new(),
+            told: false,
             retired: Vec::new(),
         }
     }
@@ -145,12 +162,19 @@ impl Flusher {
             Task::Sweep(id) => self.sweep(id)?,
             Task::Close(topic, partitions) => self.close(topic, partitions),
             Task::RemoveTopic(topic, partitions) => {
-                self.remove_topic(topic, partitions)?;
-                return Ok(Done::TopicRemoved(topic));
+                return match self.remove_topic(topic, partitions) {
+                    Err(error) if error.is_shortage() => Ok(Done::TopicKept(topic)),
+                    removed => removed.map(|()| Done::TopicRemoved(topic)),
+                };
             }
             Task::Checkpoint(task) => {
+                let ids: Vec<PartitionId> = task.ends.iter().map(|(id, _)| *id).collect();
                 return match self.checkpoint(task) {
-                    Err(error) if error.is_full() => Ok(Done::Postponed),
+                    Err(error) if error.is_shortage() => {
+                        self.tell(&error);
+                        self.stalled.extend(ids);
+                        Ok(Done::Postponed)
+                    }
                     done => done,
                 };
             }
@@ -174,13 +198,22 @@ impl Flusher {
         self.stalled.extend(partitions);
         for id in std::mem::take(&mut self.stalled) {
             match self.with(id, |writer| writer.flush().map(drop)) {
-                Err(error) if error.is_full() => {
+                Err(error) if error.is_shortage() => {
+                    self.tell(&error);
                     self.stalled.insert(id);
                 }
                 done => done?,
             }
         }
+        self.told &= !self.stalled.is_empty();
         Ok(())
+    }
+
+    /// Says, once until it is over, why records stay in memory.
+    fn tell(&mut self, shortage: &FlushError) {
+        if !std::mem::replace(&mut self.told, true) {
+            tracing::warn!(%shortage, "segments cannot be written now: records wait in memory");
+        }
     }
 
     fn move_start(&mut self, id: PartitionId, start: Offset, running_ms: u64) {
@@ -195,10 +228,14 @@ impl Flusher {
 
     fn remove_retired(&mut self, before: u64) -> Result<(), FlushError> {
         let due = self.retired.partition_point(|(at, ..)| *at <= before);
-        let due: Vec<_> = self.retired.drain(..due).collect();
-        for (_, id, segments) in due {
-            self.with(id, |writer| writer.remove_retired(segments))?;
+        for (at, id, segments) in self.retired.drain(..due).collect::<Vec<_>>() {
+            let removed = self.with(id, |writer| writer.remove_retired(segments.clone()));
+            match removed {
+                Err(error) if error.is_shortage() => self.retired.push((at, id, segments)),
+                removed => removed?,
+            }
         }
+        self.retired.sort_by_key(|(at, ..)| *at);
         Ok(())
     }
 
@@ -210,8 +247,21 @@ impl Flusher {
         if self.retired.iter().any(|(_, id, _)| *id == partition) {
             return Ok(());
         }
-        partition::remove_below(&self.volume, &writer.manifest())
-            .map_err(|source| FlushError::Partition { partition, source })
+        let swept = partition::remove_below(&self.volume, &writer.manifest())
+            .map_err(|source| FlushError::Partition { partition, source });
+        match swept {
+            // They go after the next start.
+            Err(error) if error.is_shortage() => Ok(()),
+            swept => {
+                for OffsetRange { first, last } in swept? {
+                    tracing::error!(
+                        %partition, %first, %last,
+                        "records are missing: their segments are not in the folder of the partition"
+                    );
+                }
+                Ok(())
+            }
+        }
     }
 
     fn close(&mut self, topic: TopicId, partitions: u32) {
@@ -233,11 +283,21 @@ impl Flusher {
         Ok(())
     }
 
+    /// Makes all that is flushed survive a power loss.
+    fn sync(&mut self) -> Result<(), SyncError> {
+        let mut writers: Vec<_> = self.writers.iter_mut().collect();
+        writers.sort_unstable_by_key(|(id, _)| **id);
+        let mut writers: Vec<_> = writers.into_iter().map(|(_, writer)| writer).collect();
+        partition::sync_all(&self.volume, &mut writers)
+    }
+
     fn checkpoint(&mut self, task: CheckpointTask) -> Result<Done, FlushError> {
+        for (id, _) in &task.ends {
+            self.with(*id, |writer| writer.flush().map(drop))?;
+        }
+        self.sync()?;
         let mut partitions: Vec<PartitionManifest> = Vec::with_capacity(task.ends.len());
         for (id, end) in &task.ends {
-            self.with(*id, |writer| writer.flush().map(drop))?;
-            self.with(*id, PartitionWriter::sync)?;
             // A topic deleted since is in the snapshot, and the WAL deletes it again.
             let mut manifest = match self.writers.get(id) {
                 Some(writer) => writer.manifest(),
@@ -249,7 +309,7 @@ impl Flusher {
         let checkpoint = Checkpoint {
             sequence: task.sequence,
             partitions,
-            state: task.state,
+            state: task.state.encode(),
         };
         self.checkpoints.write(&checkpoint)?;
         Ok(Done::Checkpointed {
@@ -258,3 +318,7 @@ impl Flusher {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "flusher_tests.rs"]
+mod tests;

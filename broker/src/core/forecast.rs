@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use varvelog_store::{Offset, PartitionId, TopicId};
 
+use super::delays::DELAYS_MAX;
+use super::message_ids::RoundIds;
 use super::producers::Batches;
+use super::touched::Touched;
 
 /// How much appends may add. Not part of what apply checks, so that brokers with other limits get
 /// the same state from the same log.
@@ -14,6 +17,10 @@ pub struct AppendLimits {
     pub producers_per_partition: u64,
     /// Request ids remembered by one topic; see `limits.request_ids`.
     pub request_ids: u64,
+    /// Message ids remembered by one topic; see `limits.message_ids`.
+    pub message_ids: u64,
+    /// Delayed records of one partition; at most [`DELAYS_MAX`].
+    pub delays: u64,
 }
 
 impl Default for AppendLimits {
@@ -21,6 +28,8 @@ impl Default for AppendLimits {
         Self {
             producers_per_partition: 10_000,
             request_ids: 100_000,
+            message_ids: 4_000_000,
+            delays: DELAYS_MAX,
         }
     }
 }
@@ -32,6 +41,9 @@ pub struct RoundForecast {
     pub(super) ends: HashMap<PartitionId, Offset>,
     pub(super) histories: Histories,
     requests: HashMap<TopicId, HashMap<String, u64>>,
+    delays: HashMap<PartitionId, u64>,
+    pub(super) ids: RoundIds,
+    pub(super) touched: Touched,
 }
 
 impl RoundForecast {
@@ -50,6 +62,17 @@ impl RoundForecast {
     pub(super) fn request_count(&self, topic: TopicId) -> u64 {
         let ids = self.requests.get(&topic).map_or(0, HashMap::len);
         u64::try_from(ids).unwrap_or(u64::MAX)
+    }
+
+    /// Delayed records that the round adds to a partition.
+    pub(super) fn delays(&self, partition: PartitionId) -> u64 {
+        self.delays.get(&partition).copied().unwrap_or(0)
+    }
+
+    pub(super) fn add_delays(&mut self, partition: PartitionId, more: u64) {
+        if more > 0 {
+            *self.delays.entry(partition).or_default() += more;
+        }
     }
 
     pub(super) fn remember(&mut self, topic: TopicId, id: &str, content_hash: u64) {

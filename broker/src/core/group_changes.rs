@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use varvelog_store::{Offset, PartitionId, TopicId};
 
-use super::applied::{Effect, Outcome, RangeSettled};
-use super::command::{CommitOffsets, CreateGroup, GroupTopic, Settle, Stamp};
-use super::derived::derive;
-use super::durable_groups::{ACK_WINDOW, DurableGroup, GroupReads, Progress};
+use super::applied::{Effect, Outcome};
+use super::command::{CommitOffsets, CreateGroup, GroupTopic, Stamp};
+use super::derived::{derive, follow_group};
+use super::durable_groups::{DurableGroup, GroupReads, Progress};
 use super::partitions::Partition;
-use super::refusal::{GroupRefusal, QuotaRefusal, Refusal};
-use super::settings::GroupSettings;
+use super::refusal::{GroupRefusal, Refusal};
+use super::retries::RetryProgress;
+use super::settings::{DeadLetterSettings, GroupMode, GroupSettings};
 use super::state::{Carried, State};
 use super::topic_changes::check_within;
 use super::topics::{DerivedKind, Topic};
@@ -122,15 +123,21 @@ impl State {
             .by_id(new.topic)
             .expect("the topic was checked")
             .clone();
+        let settings = self
+            .groups
+            .get(group)
+            .map(|group| group.settings.dead_letter);
+        let settings = settings.expect("the group is there");
         let mut effects = Vec::new();
         let mut made = |kind: DerivedKind, id: TopicId| {
             let name = kind
                 .name(&source.name, group)
                 .expect("the name was checked");
-            if let Some(kept) = self.topics.by_name(&name) {
-                return kept.id;
+            if let Some(topic) = self.topics.by_name(&name).map(|kept| kept.id) {
+                effects.extend(self.follow_group(topic, &settings));
+                return topic;
             }
-            let topic = derive(&source, group, kind, id, stamp.wall);
+            let topic = derive(&source, (group, &settings), (kind, id), stamp.wall);
             self.topics.insert(topic.expect("the name was checked"));
             let to = source.partition_count();
             effects.push(Effect::PartitionsAdded {
@@ -147,21 +154,41 @@ impl State {
             Progress::starting_at(wanted.clamp(partition.start(), partition.next()))
         };
         let partitions = source.partitions.iter().enumerate().map(begin).collect();
+        let retries = source.partitions.iter().map(|_| RetryProgress::default());
         let reads = GroupReads {
             retry,
             dead_letter,
             partitions,
+            retries: retries.collect(),
         };
         self.groups.add_topic(group, new.topic, reads);
         effects
     }
 
     pub(super) fn update_group(&mut self, group: &GroupName, settings: &GroupSettings) -> Carried {
-        if let Some(group) = self.groups.get_mut(group) {
-            group.settings.clone_from(settings);
-            group.settings_version += 1;
+        let group = self.groups.get_mut(group).expect("the group was checked");
+        group.settings.clone_from(settings);
+        group.settings_version += 1;
+        if !settings.parks() {
+            let reads = group.topics.values_mut();
+            let progress = reads.flat_map(|reads| &mut reads.partitions);
+            progress.for_each(|progress| progress.parked.clear());
         }
-        (Outcome::Done, Vec::new())
+        let dead_letters = group.topics.values().map(|reads| reads.dead_letter);
+        let mut effects = Vec::new();
+        for topic in dead_letters.collect::<Vec<TopicId>>() {
+            effects.extend(self.follow_group(topic, &settings.dead_letter));
+        }
+        if !effects.is_empty() {
+            effects.push(Effect::CatalogChanged);
+        }
+        (Outcome::Done, effects)
+    }
+
+    /// The settings of a group's dead-letter topic are the group's.
+    fn follow_group(&mut self, topic: TopicId, settings: &DeadLetterSettings) -> Option<Effect> {
+        let derived = self.topics.by_id.get_mut(&topic)?;
+        follow_group(derived, settings).then_some(Effect::TopicUpdated { topic })
     }
 
     pub(super) fn delete_group(
@@ -171,6 +198,7 @@ impl State {
         stamp: Stamp,
     ) -> Carried {
         let removed = self.groups.remove(group).expect("the group was checked");
+        self.dead_letters.drop_group(group, stamp.wall);
         let mut effects = Vec::new();
         for reads in removed.topics.values() {
             effects.extend(self.remove_topic(reads.retry, stamp));
@@ -197,6 +225,12 @@ impl State {
 
     pub(super) fn check_commit(&self, commit: &CommitOffsets) -> Result<(), Refusal> {
         let group = self.groups.find(&commit.group)?;
+        if group.settings.mode == GroupMode::Queue {
+            return Err(GroupRefusal::Mode {
+                group: commit.group.to_string(),
+            }
+            .into());
+        }
         for wanted in &commit.offsets {
             let progress = group.find(wanted.partition, &self.topics)?;
             check_within(self.topics.find_partition(wanted.partition)?, wanted.offset)?;
@@ -228,60 +262,6 @@ impl State {
         }
         group.last_active = stamp;
         (Outcome::Done, Vec::new())
-    }
-
-    pub(super) fn check_settle(&self, settle: &Settle) -> Result<(), Refusal> {
-        let group = self.groups.find(&settle.group)?;
-        if group.id != settle.group_id {
-            return Err(GroupRefusal::NotFound {
-                group: settle.group.to_string(),
-            }
-            .into());
-        }
-        let progress = group.find(settle.partition, &self.topics)?;
-        let partition = self.topics.find_partition(settle.partition)?;
-        let void = settle.reset_count != progress.reset_count();
-        let window_end = progress.low().plus(ACK_WINDOW);
-        let mut from = Offset::ZERO;
-        for (first, last) in settle.ranges.iter().copied() {
-            if void || first < from || last < first {
-                return Err(GroupRefusal::LeaseLost { offset: first }.into());
-            }
-            if last >= partition.next() {
-                check_within(partition, last.plus(1))?;
-            }
-            if last >= window_end {
-                let current = last.since(progress.low());
-                return Err(QuotaRefusal {
-                    what: "ack_window",
-                    limit: ACK_WINDOW,
-                    current,
-                }
-                .into());
-            }
-            from = last.plus(1);
-        }
-        Ok(())
-    }
-
-    pub(super) fn settle(&mut self, settle: &Settle, stamp: Stamp) -> Carried {
-        let group = self
-            .groups
-            .get_mut(&settle.group)
-            .expect("the group was checked");
-        group.last_active = stamp;
-        let progress = group
-            .progress_mut(settle.partition)
-            .expect("the partition was checked");
-        let settled = settle.ranges.iter().map(|(first, last)| {
-            let end = last.plus(1);
-            let done = progress.settle(*first, end);
-            RangeSettled {
-                done,
-                already: end.since(*first) - done,
-            }
-        });
-        (Outcome::Settled(settled.collect()), Vec::new())
     }
 
     pub(super) fn check_reset(

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::command::Change;
+use super::admission::{Admission, Unsure};
+use super::command::{Change, Stamp};
 use super::flusher::Task;
 use super::groups::Sessions;
 use super::refusal::CallError;
@@ -17,7 +18,8 @@ use super::request::{
 };
 use super::state::State;
 use crate::clock::MonoMs;
-use varvelog_store::PartitionId;
+use crate::meters::Meters;
+use varvelog_store::{PartitionId, WallMs};
 
 /// What a query may look at, on the core's thread, between two rounds.
 #[derive(Debug)]
@@ -26,8 +28,16 @@ pub struct CoreView<'a> {
     pub state: &'a State,
     /// Members, leases and the like.
     pub sessions: &'a Sessions,
+    /// Who lets producers in.
+    pub admission: &'a Admission,
+    /// Now, as commands are stamped.
+    pub stamp: Stamp,
     /// Now.
     pub now: MonoMs,
+    /// Bytes of the write-ahead log behind the newest checkpoint of this run's beginning.
+    pub wal_bytes: u64,
+    /// Committed bytes that are not in segments yet.
+    pub unflushed_bytes: u64,
 }
 
 /// A question to the core.
@@ -51,6 +61,8 @@ pub enum Submission {
     Internal(Change),
     /// A task for the flusher.
     Flusher(Task),
+    /// Append times that were looked up, for those who watch ages.
+    AppendTimes(Vec<(Unsure, WallMs)>),
     /// Work is to end: refuse what comes, answer what is there.
     Stop,
 }
@@ -67,6 +79,7 @@ impl fmt::Debug for Submission {
             Self::Query(_) => "Query",
             Self::Internal(_) => "Internal",
             Self::Flusher(_) => "Flusher",
+            Self::AppendTimes(_) => "AppendTimes",
             Self::Stop => "Stop",
         })
     }
@@ -80,6 +93,7 @@ pub struct CoreHandle {
     limit_bytes: u32,
     wait_max: Duration,
     draining: Arc<AtomicBool>,
+    meters: Meters,
 }
 
 /// A submission and the room it takes; the room is free again when the core takes it up.
@@ -100,6 +114,7 @@ impl CoreHandle {
     pub fn new(
         limit_bytes: u32,
         wait_max: Duration,
+        meters: Meters,
     ) -> (Self, crossbeam_channel::Receiver<Queued>) {
         let entries = usize::try_from(limit_bytes / SUBMISSION_BYTES_MIN).unwrap_or(1) + 1024;
         let (queue, received) = crossbeam_channel::bounded(entries);
@@ -110,6 +125,7 @@ impl CoreHandle {
             limit_bytes,
             wait_max,
             draining: Arc::default(),
+            meters,
         };
         (handle, received)
     }
@@ -131,9 +147,14 @@ impl CoreHandle {
             .map(|part| part.body.len())
             .sum::<usize>();
         let (reply, answer) = oneshot::channel();
+        let (meters, began) = (self.meters.clone(), self.meters.start());
         self.submit(Submission::Append(request, reply), bytes)
             .await?;
-        Ok(async move { answer.await.map_err(|_gone| CallError::Fenced)? })
+        Ok(async move {
+            let appended = answer.await.map_err(|_gone| CallError::Fenced)??;
+            meters.took(&meters.commit, began);
+            Ok(appended)
+        })
     }
 
     /// Changes topics, groups or positions and waits until that is committed. With
@@ -144,9 +165,14 @@ impl CoreHandle {
         validate_only: bool,
     ) -> Result<ChangeDone, CallError> {
         let (reply, answer) = oneshot::channel();
+        let began = self.meters.start();
         self.submit(Submission::Change(request, validate_only, reply), 0)
             .await?;
-        answer.await.map_err(|_gone| CallError::Fenced)?
+        let done = answer.await.map_err(|_gone| CallError::Fenced)??;
+        if !validate_only {
+            self.meters.took(&self.meters.commit, began);
+        }
+        Ok(done)
     }
 
     /// Opens a member's stream; its messages come through `messages`, which must have room for
@@ -162,16 +188,25 @@ impl CoreHandle {
         self.submit(submission, 0).await?;
         match answer.await.map_err(|_gone| CallError::Fenced)?? {
             GroupReply::Joined(stream) => Ok(stream),
-            other @ (GroupReply::Left | GroupReply::Settled(_) | GroupReply::Extended { .. }) => {
+            other @ (GroupReply::Left
+            | GroupReply::Settled(_)
+            | GroupReply::Extended { .. }
+            | GroupReply::Operated { .. }) => {
                 unreachable!("a join was answered by {other:?}")
             }
         }
     }
 
-    /// A call on the group machine that is answered: `Leave`, `Settle`, `Extend`.
+    /// A call on the group machine that is answered: `Leave`, `Settle`, `Extend`,
+    /// `SettleRecords`.
     pub async fn group(&self, request: GroupRequest) -> Result<GroupReply, CallError> {
         let (reply, answer) = oneshot::channel();
-        self.submit(Submission::Group(request, None, Some(reply)), 0)
+        let bytes = if let GroupRequest::Settle(settle) = &request {
+            settle.bytes()
+        } else {
+            0
+        };
+        self.submit(Submission::Group(request, None, Some(reply)), bytes)
             .await?;
         answer.await.map_err(|_gone| CallError::Fenced)?
     }
@@ -211,6 +246,26 @@ impl CoreHandle {
         }));
     }
 
+    /// Instruments of the broker.
+    pub fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// Bytes of requests that wait for the core or are being committed, small ones rounded up.
+    pub fn queued_bytes(&self) -> u64 {
+        let free = u64::try_from(self.room.available_permits()).unwrap_or(u64::MAX);
+        u64::from(self.limit_bytes).saturating_sub(free)
+    }
+
+    /// Tells append times that were asked for. Blocks while the queue is full.
+    pub fn tell_append_times(&self, times: Vec<(Unsure, WallMs)>) {
+        let submission = Submission::AppendTimes(times);
+        drop(self.queue.send(Queued {
+            submission,
+            room: None,
+        }));
+    }
+
     /// Asks about state; `ask` runs on the core's thread and must be short.
     pub async fn query<T: Send + 'static>(
         &self,
@@ -220,6 +275,22 @@ impl CoreHandle {
         let query: Query = Box::new(move |view| drop(reply.send(ask(view))));
         self.submit(Submission::Query(query), 0).await?;
         answer.await.map_err(|_gone| CallError::Fenced)
+    }
+
+    /// [`Self::query`] for a thread that may block; none when the core has ended.
+    pub fn query_blocking<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&CoreView<'_>) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        let query: Query = Box::new(move |view| drop(reply.send(ask(view))));
+        let submission = Submission::Query(query);
+        let queued = Queued {
+            submission,
+            room: None,
+        };
+        self.queue.send(queued).ok()?;
+        answer.recv().ok()
     }
 
     /// Refuses all that comes from now on, and tells the core to end when it has answered what it

@@ -3,7 +3,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::groups::CallId;
+use super::admission::Admission;
+use super::decide::Live;
+use super::groups::{CallId, Sessions};
 use super::handle::{CoreView, Queued, Submission};
 use super::pending::{Drafting, Pending, rehearse};
 use super::refusal::CallError;
@@ -52,11 +54,24 @@ impl Core {
                 });
                 self.ask_sessions(request, call);
             }
-            Submission::Query(ask) => ask(&CoreView {
-                state: self.engine.applier.state(),
-                sessions: &self.sessions,
-                now: self.clock.mono(),
-            }),
+            Submission::Query(ask) => {
+                let stamp = self.engine.stamp(self.clock.wall(), self.clock.mono());
+                ask(&CoreView {
+                    state: self.engine.applier.state(),
+                    sessions: &self.sessions,
+                    admission: &self.admission,
+                    stamp,
+                    now: self.clock.mono(),
+                    wal_bytes: self.engine.wal_bytes(),
+                    unflushed_bytes: self.engine.applier.unflushed_bytes(),
+                });
+            }
+            Submission::AppendTimes(times) => {
+                let stamp = self.engine.stamp(self.clock.wall(), self.clock.mono());
+                let applier = &self.engine.applier;
+                self.admission
+                    .note(&times, (applier.state(), applier), stamp);
+            }
             Submission::Internal(change) => self.pending.push_back(Pending::Internal(change)),
             Submission::Flusher(task) => self.engine.applier.push_task(task),
             Submission::Stop => self.stopping = true,
@@ -70,15 +85,21 @@ impl Core {
         if let Some(waiting) = waiting {
             self.calls.insert(call, waiting);
         }
-        let now = (self.clock.mono(), self.clock.wall());
-        let state = self.engine.applier.state();
-        let actions = self
-            .sessions
-            .handle(state, call, request, now, &mut *self.dice);
+        let actions =
+            self.with_sessions(|sessions, state, now| sessions.handle(state, call, request, now));
         self.carry_out(actions);
     }
 
-    fn refuse_append(&self) -> Option<CallError> {
+    /// Makes the soft state that follows from what the start found.
+    pub(super) fn restore(&mut self) {
+        let stamp = self.engine.stamp(self.clock.wall(), self.clock.mono());
+        let applier = &self.engine.applier;
+        self.admission = Admission::of((applier.state(), applier), stamp);
+        let actions = self.with_sessions(Sessions::restore);
+        self.carry_out(actions);
+    }
+
+    pub(super) fn refuse_append(&self) -> Option<CallError> {
         let free_bytes = self.disk.free_bytes.load(Ordering::Relaxed);
         let reserve_bytes = self.disk.reserve_bytes.load(Ordering::Relaxed);
         (free_bytes < reserve_bytes).then_some(CallError::DiskReserve {
@@ -96,8 +117,12 @@ impl Core {
             stamp,
             limits: &self.options.limits,
             append_limits: self.options.append_limits,
-            live: &|group| sessions.live_members(group) + sessions.open_leases(group),
+            live: &|group| Live {
+                members: sessions.live_members(group),
+                leases: sessions.open_leases(group),
+            },
             member: &|group, id, generation| sessions.is_member(group, id, generation),
+            admission: &mut self.admission,
             dice: &mut *self.dice,
         })
     }

@@ -18,12 +18,12 @@ impl Core {
     /// Looks once.
     pub(super) fn maintain(&mut self) {
         let stamp = self.engine.stamp(self.clock.wall(), self.clock.mono());
+        self.admission.tick(stamp);
         let delay = millis(self.options.unlink_delay);
         if let Some(before) = stamp.running_ms.checked_sub(delay) {
             self.engine.applier.push_task(Task::RemoveRetired(before));
             self.remove_topics(before);
         }
-        self.expire(stamp.wall);
         self.expire_groups(stamp.running_ms);
     }
 
@@ -68,15 +68,14 @@ impl Core {
         }
     }
 
-    fn expire(&mut self, wall: WallMs) {
+    /// Looks once for producers and message ids to forget.
+    pub(super) fn expire_producers(&mut self) {
+        let now = self.engine.stamp(self.clock.wall(), self.clock.mono()).wall;
+        let WallMs(wall) = now;
         let expiry = i64::try_from(self.options.producer_expiry.as_millis()).unwrap_or(i64::MAX);
-        let used_since = WallMs(wall.0.saturating_sub(expiry));
+        let used_since = WallMs(wall.saturating_sub(expiry));
         let state = self.engine.applier.state();
-        if state
-            .producers
-            .oldest_use()
-            .is_some_and(|used| used < used_since)
-        {
+        if state.has_expired_producers(used_since) || state.has_past_message_ids(now) {
             self.pending
                 .push_back(Pending::Internal(Change::ExpireProducers { used_since }));
         }

@@ -2,6 +2,7 @@
 
 use varvelog_store::{Epoch, Offset, PartitionId, TopicId, WallMs};
 
+use super::delays::Delays;
 use super::fields::holds;
 
 /// How many shards there are.
@@ -29,6 +30,7 @@ pub struct Partition {
     pub(super) shard: u8,
     /// Never empty.
     pub(super) epochs: Vec<(Epoch, Offset)>,
+    pub(super) delayed: Delays,
 }
 
 impl Partition {
@@ -39,6 +41,7 @@ impl Partition {
             append_time: WallMs(0),
             shard,
             epochs: vec![(Epoch(0), Offset::ZERO)],
+            delayed: Delays::default(),
         }
     }
 
@@ -85,9 +88,29 @@ impl Partition {
         at.map_or(Epoch(0), |(epoch, _)| *epoch)
     }
 
-    /// Appends records and returns the first one's offset and the append time.
-    pub(super) fn append(&mut self, record_count: u32, wall: WallMs) -> (Offset, WallMs) {
+    /// Records that groups are not given before their time. Some may have come due.
+    pub fn delayed(&self) -> &Delays {
+        &self.delayed
+    }
+
+    /// The first record from `from` on that was delayed, and when it is due.
+    pub fn next_delayed(&self, from: Offset) -> Option<(Offset, WallMs)> {
+        self.delayed.next(from)
+    }
+
+    /// Appends records and returns the first one's offset and the append time. Delays that are
+    /// over at `wall` are forgotten.
+    pub(super) fn append(
+        &mut self,
+        record_count: u32,
+        delays: &[(u32, WallMs)],
+        wall: WallMs,
+    ) -> (Offset, WallMs) {
         let base = self.next;
+        self.delayed.drop_due(wall);
+        for (delta, due) in delays.iter().filter(|(_, due)| *due > wall) {
+            self.delayed.insert(base.plus(u64::from(*delta)), *due);
+        }
         self.next = base.plus(u64::from(record_count));
         self.append_time = self.append_time.max(wall);
         (base, self.append_time)
@@ -109,6 +132,7 @@ impl Partition {
     /// Moves the log start up; `start` is not beyond the end.
     pub(super) fn move_start(&mut self, start: Offset) {
         self.start = self.start.max(start);
+        self.delayed.drop_below(self.start);
         let after = self
             .epochs
             .partition_point(|(_, first)| *first <= self.start);
@@ -126,6 +150,7 @@ impl Partition {
         let rising = self.epochs.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1);
         holds(rising, "epochs and their first offsets do not rise")?;
         let last = self.epochs.last().is_some_and(|last| last.1 <= self.next);
-        holds(last, "the last epoch begins behind the end of the log")
+        holds(last, "the last epoch begins behind the end of the log")?;
+        self.delayed.verify(self.start, self.next)
     }
 }

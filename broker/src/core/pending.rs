@@ -1,16 +1,21 @@
 //! What waits to become commands, and how it is grouped into rounds: many appends and settlements
 //! together, any other change alone, so that a round can be predicted from the applied state.
-
-use std::collections::VecDeque;
+//!
+//! A settlement that appends is predicted like an append, so its outcome must be sure: it shares a
+//! round only with commands before it that decide nothing about its records, and one that would be
+//! refused never gets into a round.
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::admission::{Admission, Admitted};
 use super::applied::Outcome;
-use super::command::{Append, AppendPart, Change, Command, Stamp};
-use super::decide::{self, CountLimits};
+use super::backlog::Backlog;
+use super::command::{Append, Change, Command, Stamp};
+use super::decide::{self, CountLimits, Live};
 use super::forecast::{AppendLimits, RoundForecast};
 use super::groups::ProposalId;
 use super::handle::Reply;
+use super::preview::preview;
 use super::refusal::{CallError, GroupRefusal, Refusal};
 use super::request::{AppendRequest, Appended, ChangeDone, ChangeRequest};
 use super::state::State;
@@ -35,7 +40,7 @@ pub(super) enum Origin {
     /// A producer; its room is free again when it is answered.
     Append(Reply<Appended>, Option<OwnedSemaphorePermit>),
     /// A caller, with the outcome of the last of these commands.
-    Change(ChangeRequest, Reply<ChangeDone>),
+    Change(Box<ChangeRequest>, Reply<ChangeDone>),
     /// The first commands of a change that takes several.
     Part,
     /// The group machine.
@@ -49,6 +54,9 @@ pub(super) enum Origin {
 pub(super) struct Draft {
     pub(super) commands: Vec<Command>,
     pub(super) origins: Vec<Origin>,
+    /// Proposals that would be refused, for the group machine to know.
+    pub(super) refused: Vec<(ProposalId, Change, Refusal)>,
+    admitted: Admitted,
     bytes: u64,
 }
 
@@ -64,10 +72,12 @@ pub(super) struct Drafting<'a> {
     pub(super) stamp: Stamp,
     pub(super) limits: &'a CountLimits,
     pub(super) append_limits: AppendLimits,
-    /// Live members and open leases of a group.
-    pub(super) live: &'a dyn Fn(&GroupName) -> u32,
+    /// What keeps a group in use.
+    pub(super) live: &'a dyn Fn(&GroupName) -> Live,
     /// Whether a member of a group is of its present generation.
     pub(super) member: &'a dyn Fn(&GroupName, &str, u64) -> Result<(), GroupRefusal>,
+    /// Who lets producers in.
+    pub(super) admission: &'a mut Admission,
     /// Fresh random ids.
     pub(super) dice: &'a mut dyn FnMut() -> [u8; 16],
 }
@@ -92,13 +102,13 @@ impl Draft {
     }
 
     /// Takes from `pending`, in order, what may share a round. What is refused is answered here.
-    pub(super) fn gather(pending: &mut VecDeque<Pending>, with: &mut Drafting<'_>) -> Self {
+    pub(super) fn gather(pending: &mut Backlog, with: &mut Drafting<'_>) -> Self {
         let mut draft = Self::default();
         let mut forecast = RoundForecast::with_limits(with.append_limits);
         while draft.bytes < ROUND_BYTES_MAX && draft.commands.len() < ROUND_COMMANDS_MAX {
             match pending.front() {
                 None => break,
-                Some(next) if !next.shares_a_round() && !draft.is_empty() => break,
+                Some(next) if !draft.is_empty() && !next.fits(with.state, &forecast) => break,
                 Some(_) => {}
             }
             match pending.pop_front() {
@@ -107,14 +117,18 @@ impl Draft {
                 }
                 Some(Pending::Proposal(id, change)) => {
                     let alone = !shares_a_round(&change);
-                    draft.push(change, with.stamp, Origin::Proposal(id));
+                    draft.add_proposal(id, change, &mut forecast, with);
                     if alone {
                         break;
                     }
                 }
+                Some(Pending::Internal(change)) if is_overtaken(with.state, &change) => {}
                 Some(Pending::Internal(change)) => {
+                    let alone = !shares_a_round(&change);
                     draft.push(change, with.stamp, Origin::Internal);
-                    break;
+                    if alone {
+                        break;
+                    }
                 }
                 Some(Pending::Change(request, reply)) => {
                     draft.add_change(request, reply, with);
@@ -133,20 +147,41 @@ impl Draft {
         self.origins.push(origin);
     }
 
+    fn add_proposal(
+        &mut self,
+        id: ProposalId,
+        mut change: Change,
+        forecast: &mut RoundForecast,
+        with: &Drafting<'_>,
+    ) {
+        if let Change::Settle(settle) = &mut change
+            && settle.appends()
+        {
+            if let Err(refusal) = with.state.predict_settle(forecast, settle, with.stamp) {
+                self.refused.push((id, change, refusal));
+                return;
+            }
+            self.bytes += bytes_of(&settle.append);
+        }
+        if let Change::Replay(step) = &mut change
+            && let Err(refusal) = with.state.predict_replay(forecast, step, with.stamp)
+        {
+            self.refused.push((id, change, refusal));
+            return;
+        }
+        forecast.touched.add(&change);
+        self.push(change, with.stamp, Origin::Proposal(id));
+    }
+
     fn add_append(
         &mut self,
         request: AppendRequest,
         (reply, room): (Reply<Appended>, Option<OwnedSemaphorePermit>),
         forecast: &mut RoundForecast,
-        with: &Drafting<'_>,
+        with: &mut Drafting<'_>,
     ) {
-        let parts = request.parts.into_iter().map(|part| AppendPart {
-            partition: part.partition,
-            record_count: part.record_count,
-            producer: part.producer,
-            predicted: None,
-            body: part.body,
-        });
+        let now = with.stamp.wall;
+        let parts = request.parts.into_iter().map(|part| part.into_command(now));
         let mut append = Append {
             request: request.request,
             parts: parts.collect(),
@@ -155,13 +190,15 @@ impl Draft {
             drop(reply.send(Ok(appended)));
             return;
         }
+        let asked = (&self.admitted, with.stamp);
+        if let Err(turned) = with.admission.check(&append, asked, with.dice) {
+            drop(reply.send(Err(CallError::TurnedAway(turned))));
+            return;
+        }
         match with.state.predict(forecast, &mut append, with.stamp) {
             Ok(()) => {
-                self.bytes += append
-                    .parts
-                    .iter()
-                    .map(|part| part.body.len() as u64)
-                    .sum::<u64>();
+                self.admitted.add(&append);
+                self.bytes += bytes_of(&append);
                 self.push(
                     Change::Append(append),
                     with.stamp,
@@ -184,7 +221,7 @@ impl Draft {
                 let mut waiting = Some((request, reply));
                 for (index, change) in changes.into_iter().enumerate() {
                     let origin = match waiting.take_if(|_| index == last) {
-                        Some((request, reply)) => Origin::Change(request, reply),
+                        Some((request, reply)) => Origin::Change(Box::new(request), reply),
                         None => Origin::Part,
                     };
                     self.push(change, with.stamp, origin);
@@ -196,12 +233,34 @@ impl Draft {
     }
 }
 
+fn bytes_of(append: &Append) -> u64 {
+    let bytes = append.parts.iter().map(|part| part.body.len());
+    u64::try_from(bytes.sum::<usize>()).unwrap_or(u64::MAX)
+}
+
+/// Whether retention was decided on positions that have moved back since.
+fn is_overtaken(state: &State, change: &Change) -> bool {
+    let Change::MoveLogStart { partition, start } = change else {
+        return false;
+    };
+    state
+        .retention_floor(*partition)
+        .is_some_and(|floor| floor < *start)
+}
+
 impl Pending {
-    fn shares_a_round(&self) -> bool {
+    /// Whether nobody waits for it and it may be lost.
+    pub(super) fn is_lazy(&self) -> bool {
+        matches!(self, Self::Proposal(_, change) | Self::Internal(change) if change.is_lazy())
+    }
+
+    /// Whether it can join a round that has something in it.
+    fn fits(&self, state: &State, forecast: &RoundForecast) -> bool {
         match self {
             Self::Append(..) => true,
-            Self::Proposal(_, change) => shares_a_round(change),
-            Self::Change(..) | Self::Internal(_) => false,
+            Self::Proposal(_, Change::Settle(settle)) => !state.collides(forecast, settle),
+            Self::Proposal(_, change) | Self::Internal(change) => shares_a_round(change),
+            Self::Change(..) => false,
         }
     }
 }
@@ -210,7 +269,12 @@ impl Pending {
 fn shares_a_round(change: &Change) -> bool {
     matches!(
         change,
-        Change::Append(_) | Change::Settle(_) | Change::CommitOffsets(_)
+        Change::Append(_)
+            | Change::Settle(_)
+            | Change::CommitOffsets(_)
+            | Change::HandOut(_)
+            | Change::HandBack(_)
+            | Change::MakeDue(_)
     )
 }
 
@@ -222,7 +286,7 @@ pub(super) fn rehearse(
     let changes = with.decide(request)?;
     let outcomes: Vec<Outcome> = changes
         .iter()
-        .map(|change| decide::preview(with.state, change))
+        .map(|change| preview(with.state, change))
         .collect();
     Ok(decide::answer(request, &outcomes))
 }

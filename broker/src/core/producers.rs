@@ -19,6 +19,11 @@ pub const PRODUCERS_MAX: u64 = 1_000_000;
 /// Most producers that a partition may remember, whatever the configured limit.
 pub const PRODUCERS_PER_PARTITION_MAX: u64 = 1_000_000;
 
+/// Producers that a partition keeps past their expiry because their last batch is in its log.
+/// Beyond, those used longest ago go, so that no log that is kept for ever fills the partition's
+/// limit with them.
+pub const KEPT_BY_LOG_MAX: usize = 5_000;
+
 /// Sequences are 0 up to, not including, this.
 const SEQUENCES: u32 = 1 << 31;
 
@@ -70,6 +75,12 @@ impl Batches {
     pub(super) fn expected(&self) -> u32 {
         let newest = self.marks().last().copied().unwrap_or_default();
         wrapped(newest.base_sequence, newest.record_count)
+    }
+
+    /// Whether the last record of the newest batch is in a log that begins at `start`.
+    fn is_in_log(&self, start: Offset) -> bool {
+        let newest = self.marks().last().copied().unwrap_or_default();
+        newest.base_offset.plus(newest.record_count.into()) > start
     }
 
     /// Adds the next batch of the same epoch; the oldest goes when there are five.
@@ -169,11 +180,6 @@ impl Producers {
     pub fn count_on(&self, partition: PartitionId) -> u64 {
         let known = self.histories.get(&partition).map_or(0, BTreeMap::len);
         u64::try_from(known).unwrap_or(u64::MAX)
-    }
-
-    /// A time that no producer was used before; none if there are no producers.
-    pub fn oldest_use(&self) -> Option<WallMs> {
-        self.by_use.first().map(|(used, _)| *used)
     }
 
     pub(super) fn history(&self, partition: PartitionId, id: i64) -> Option<Batches> {
@@ -300,20 +306,61 @@ impl Producers {
         fits
     }
 
-    /// Forgets ids that were last used before `used_since`.
-    pub(super) fn expire(&mut self, used_since: WallMs) {
-        while let Some((used, id)) = self.by_use.first().copied()
-            && used < used_since
-        {
-            self.by_use.pop_first();
-            match self.by_id.get_mut(&id) {
-                Some(producer) if producer.used >= used_since => {
-                    producer.used_indexed = producer.used;
-                    self.by_use.insert((producer.used, id));
-                }
-                _ => self.forget(id),
+    /// Forgets ids that were last used before `used_since`, but for those whose last batch is still
+    /// in the log of a partition: what was sent can then be sent again as a duplicate. `start_of`
+    /// tells where the log of a partition begins.
+    pub(super) fn expire(
+        &mut self,
+        used_since: WallMs,
+        start_of: impl Fn(PartitionId) -> Option<Offset>,
+    ) {
+        for entry in self.indexed_before(used_since).collect::<Vec<_>>() {
+            let (_, id) = entry;
+            let Some(producer) = self.by_id.get_mut(&id) else {
+                continue;
+            };
+            producer.used_indexed = producer.used;
+            let used = producer.used;
+            self.by_use.remove(&entry);
+            self.by_use.insert((used, id));
+        }
+        // Now in the order of their use, which the state alone decides.
+        for (_, id) in self.indexed_before(used_since).collect::<Vec<_>>() {
+            if !self.is_kept_by_log(id, &start_of) {
+                self.forget(id);
             }
         }
+    }
+
+    /// Whether [`Self::expire`] would forget one.
+    pub(super) fn has_expired(
+        &self,
+        used_since: WallMs,
+        start_of: impl Fn(PartitionId) -> Option<Offset>,
+    ) -> bool {
+        let is_unused = |id: &i64| {
+            let used = self.by_id.get(id).map(|producer| producer.used);
+            used.is_some_and(|used| used < used_since)
+        };
+        self.indexed_before(used_since)
+            .map(|(_, id)| id)
+            .any(|id| is_unused(&id) && !self.is_kept_by_log(id, &start_of))
+    }
+
+    fn indexed_before(&self, used_since: WallMs) -> impl Iterator<Item = (WallMs, i64)> {
+        self.by_use.range(..(used_since, i64::MIN)).copied()
+    }
+
+    fn is_kept_by_log(&self, id: i64, start_of: impl Fn(PartitionId) -> Option<Offset>) -> bool {
+        let partitions = self.by_id.get(&id).map(|producer| &producer.partitions);
+        partitions.into_iter().flatten().any(|at| {
+            let Some(of_partition) = self.histories.get(at) else {
+                return false;
+            };
+            let history = of_partition.get(&id).zip(start_of(*at));
+            of_partition.len() <= KEPT_BY_LOG_MAX
+                && history.is_some_and(|(history, start)| history.is_in_log(start))
+        })
     }
 
     /// Forgets what was written to the partitions of a topic.

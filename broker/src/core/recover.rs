@@ -8,7 +8,7 @@ use varvelog_store::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, D
 use varvelog_store::fs::Dir;
 use varvelog_store::identity::{self, Identity, IdentityError};
 use varvelog_store::partition::{PartitionManifest, Volume};
-use varvelog_store::wal::{Bulk, ReadFrame, TailReport, WalConfig, WalError, WalReader};
+use varvelog_store::wal::{Bulk, ReadFrame, TailReport, WalConfig, WalError};
 use varvelog_store::{PartitionId, Sequence, layout, partition, recovery};
 
 use super::applier::{Applier, config_of};
@@ -30,6 +30,8 @@ pub struct OpenOptions {
     pub fresh: Identity,
     /// Bytes replayed into memory before they are flushed.
     pub unflushed_bytes_max: u64,
+    /// Files and folders up to which a checkpoint syncs each; beyond, the whole file system.
+    pub sync_each_max: usize,
 }
 
 /// What was opened.
@@ -103,7 +105,10 @@ impl RecoverError {
             Self::Io(_) | Self::Flush(_) => false,
             Self::Identity(error) => !matches!(error, IdentityError::Io { .. }),
             Self::Checkpoint(error) => !matches!(error, CheckpointError::Io(_)),
-            Self::Wal(error) => !matches!(error, WalError::Io { .. } | WalError::NoSpace { .. }),
+            Self::Wal(error) => !matches!(
+                error,
+                WalError::Io { .. } | WalError::NoSpace { .. } | WalError::NoDescriptor { .. }
+            ),
             Self::Content { .. } | Self::Partition { .. } => true,
         }
     }
@@ -120,20 +125,21 @@ pub fn open(
     let folders = Folders::open(root)?;
     let (checkpoints, checkpoint) = CheckpointStore::open(folders.checkpoints, identity.folder)?;
     let damaged_checkpoints = checkpoints.damaged().to_vec();
-    let volume = Volume::new(
-        folders.partitions,
-        identity.folder,
-        options.open_segments_max,
-    );
-    let from = checkpoint
-        .as_ref()
-        .map_or(Sequence::ZERO, |checkpoint| checkpoint.sequence);
+    let volume = Volume {
+        sync_each_max: options.sync_each_max,
+        ..Volume::new(
+            folders.partitions,
+            identity.folder,
+            options.open_segments_max,
+        )
+    };
+    let contained = checkpoint.as_ref().map(|checkpoint| checkpoint.sequence);
+    let from = contained.unwrap_or(Sequence::ZERO);
+    let partitions = Arc::clone(&volume.root);
     let mut replay = Replay::begin(volume, checkpoint, checkpoints)?;
     let mark = identity::read_clean_mark(root)?;
-    let mut reader = WalReader::open(folders.wal, identity.folder, from.next())?;
-    if let Some(mark) = mark {
-        reader.expect_clean_end(mark);
-    }
+    let folder_dirs = (folders.wal, partitions.as_ref());
+    let mut reader = recovery::open_log(folder_dirs, identity.folder, contained, mark)?;
     while let Some(frame) = reader.next_frame()? {
         let sequence = frame.sequence;
         let Some(command) = replay.command_of(frame)? else {

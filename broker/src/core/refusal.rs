@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use varvelog_store::Offset;
 
+use super::admission::TurnedAway;
+
 /// Any refusal; nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -20,6 +22,9 @@ pub enum Refusal {
     /// A count of things is at its limit.
     #[error(transparent)]
     Quota(#[from] QuotaRefusal),
+    /// Of a call on a replay.
+    #[error(transparent)]
+    Replay(#[from] ReplayRefusal),
 }
 
 /// Why an append was refused.
@@ -140,12 +145,20 @@ pub enum GroupRefusal {
         group: String,
     },
     /// It has live members or leases.
-    #[error("group {group} has {members} live members or open leases")]
+    #[error("group {group} has {members} live members and {leases} open leases")]
     NotEmpty {
         /// Its name.
         group: String,
-        /// Live ones.
+        /// Live ones, those that are waited for included.
         members: u32,
+        /// Hand-outs that are neither settled nor given back.
+        leases: u32,
+    },
+    /// Its mode has no such call: the positions of a queue are not a program's to keep.
+    #[error("group {group} is a queue: its records are acknowledged one by one")]
+    Mode {
+        /// Its name.
+        group: String,
     },
     /// The member was replaced, or its generation is over.
     #[error("the member was replaced or its generation is over; the present one is {generation}")]
@@ -191,6 +204,31 @@ pub enum GroupRefusal {
     },
 }
 
+/// Why a call on a replay was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayRefusal {
+    /// No such job.
+    #[error("there is no replay job {id}")]
+    NotFound {
+        /// As asked.
+        id: String,
+    },
+    /// It neither runs nor is paused.
+    #[error("replay job {id} has {state}")]
+    Ended {
+        /// Its id.
+        id: String,
+        /// How, in a word.
+        state: &'static str,
+    },
+    /// The job or its entries changed while the step was on its way.
+    #[error("replay job {id} has changed meanwhile")]
+    Overtaken {
+        /// Its id.
+        id: String,
+    },
+}
+
 /// A limit on how many there may be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there are {current} {what} already, at most {limit} are allowed")]
@@ -225,6 +263,9 @@ pub enum CallError {
         /// Kept free.
         reserve_bytes: u64,
     },
+    /// A group is over its limit, or not yet back at its resume level; nothing changed.
+    #[error(transparent)]
+    TurnedAway(Box<TurnedAway>),
     /// The broker is stopping; nothing changed.
     #[error("the broker is stopping")]
     Draining,

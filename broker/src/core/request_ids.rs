@@ -7,7 +7,7 @@ use std::sync::Arc;
 use varvelog_store::TopicId;
 
 use super::fields::holds;
-use super::request::PartAppended;
+use super::request::{PartAppended, Repeat};
 
 /// How long an id is remembered, in milliseconds of running time.
 pub const REQUEST_ID_MS: u64 = 5 * 60 * 1_000;
@@ -24,6 +24,7 @@ pub(super) struct Remembered {
     /// Running time at which it was appended.
     pub(super) running_ms: u64,
     pub(super) parts: Box<[PartAppended]>,
+    pub(super) repeats: Box<[Repeat]>,
 }
 
 impl Remembered {

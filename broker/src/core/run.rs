@@ -13,22 +13,29 @@ use tokio::sync::mpsc;
 use varvelog_store::Sequence;
 use varvelog_store::wal::WalError;
 
+use super::admission::Admission;
+use super::applier::Applier;
+use super::backlog::Backlog;
 use super::command::Change;
+use super::copies::{ReadDone, ReadJob};
 use super::decide::CountLimits;
 use super::engine::Engine;
 use super::flusher::{Done, FlushError, Task};
 use super::forecast::AppendLimits;
-use super::groups::{Action, Actions, CallId, SessionLimits, Sessions};
+use super::groups::{Action, Actions, CallId, Now, SessionLimits, Sessions};
 use super::handle::{Queued, Reply};
 use super::maintain::Removing;
 use super::pending::Pending;
 use super::refusal::CallError;
+use super::replays::Replays;
 use super::request::{GroupReply, GroupRequest, MemberMessage, StreamEnd, StreamKey};
 use super::round::InFlight;
 use super::sync::Syncer;
 use super::timers::{Due, Timers};
+use super::wal_debt::WalDebt;
 use crate::clock::{Clock, MonoMs};
 use crate::config::SyncPolicy;
+use crate::meters::Meters;
 
 /// How the core works.
 #[derive(Debug, Clone)]
@@ -55,6 +62,8 @@ pub struct CoreOptions {
     pub append_limits: AppendLimits,
     /// Bounds of the group machine.
     pub session_limits: SessionLimits,
+    /// Where times are recorded.
+    pub meters: Meters,
 }
 
 /// Why the core stopped for good. Whether what was in flight is on disk is unknown.
@@ -72,6 +81,9 @@ pub enum CoreFailure {
     /// The flusher's thread is gone.
     #[error("the flusher has ended")]
     FlusherGone,
+    /// The copier's thread is gone.
+    #[error("the thread that copies records has ended")]
+    CopierGone,
 }
 
 /// The flusher as the core sees it.
@@ -83,6 +95,15 @@ pub struct FlusherLink {
     pub reports: Receiver<Result<Done, FlushError>>,
 }
 
+/// The copier as the core sees it.
+#[derive(Debug)]
+pub struct CopierLink {
+    /// Orders, bounded: what finds no room waits in the core.
+    pub jobs: Sender<ReadJob>,
+    /// What was read.
+    pub done: Receiver<ReadDone>,
+}
+
 /// Room on the volume as last looked at, shared with who looks.
 #[derive(Debug, Default)]
 pub struct DiskGauge {
@@ -90,12 +111,16 @@ pub struct DiskGauge {
     pub free_bytes: AtomicU64,
     /// Bytes to keep free.
     pub reserve_bytes: AtomicU64,
+    /// Bytes of the whole volume.
+    pub size_bytes: AtomicU64,
 }
 
 /// The core: one thread owns it.
 pub struct Core {
     pub(super) engine: Engine,
     pub(super) sessions: Sessions,
+    pub(super) admission: Admission,
+    pub(super) replays: Replays,
     pub(super) options: CoreOptions,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) dice: Box<dyn FnMut() -> [u8; 16] + Send>,
@@ -103,8 +128,16 @@ pub struct Core {
     pub(super) queue: Receiver<Queued>,
     pub(super) syncer: Syncer,
     flusher: FlusherLink,
-    pub(super) pending: VecDeque<Pending>,
+    copier: CopierLink,
+    /// Orders that found no room yet. As many as there are settlements on their way.
+    reads: VecDeque<ReadJob>,
+    pub(super) pending: Backlog,
+    /// Appends that wait for a checkpoint, in front of `pending`.
+    pub(super) held: VecDeque<Pending>,
+    pub(super) wal_debt: WalDebt,
     pub(super) in_flight: Option<InFlight>,
+    /// Lazy commands are applied that no sync has covered.
+    pub(super) unsynced_lazy: bool,
     pub(super) timers: Timers,
     streams: HashMap<StreamKey, mpsc::Sender<MemberMessage>>,
     pub(super) calls: HashMap<CallId, GroupCall>,
@@ -144,22 +177,30 @@ impl Core {
         clock: Arc<dyn Clock>,
         dice: Box<dyn FnMut() -> [u8; 16] + Send>,
         disk: Arc<DiskGauge>,
-        (queue, flusher): (Receiver<Queued>, FlusherLink),
+        (queue, flusher, copier): (Receiver<Queued>, FlusherLink, CopierLink),
     ) -> std::io::Result<Self> {
         let timers = Timers::new(&options, clock.mono());
+        let wal_debt = WalDebt::new(options.checkpoint_wal_bytes);
         let run = engine.applier.state().broker.starts();
         Ok(Self {
+            admission: Admission::default(),
             engine,
             sessions: Sessions::with_limits(run, options.session_limits),
+            syncer: Syncer::start(options.meters.clone())?,
+            replays: Replays::default(),
             options,
             clock,
             dice,
             disk,
             queue,
-            syncer: Syncer::start()?,
             flusher,
-            pending: VecDeque::new(),
+            copier,
+            reads: VecDeque::new(),
+            pending: Backlog::default(),
+            held: VecDeque::new(),
+            wal_debt,
             in_flight: None,
+            unsynced_lazy: false,
             timers,
             streams: HashMap::new(),
             calls: HashMap::new(),
@@ -175,10 +216,13 @@ impl Core {
 
     /// Works until told to stop, or until the disk fails.
     pub fn run(mut self) -> Result<Self, CoreFailure> {
+        self.restore();
         loop {
             self.start_round()?;
             self.send_tasks()?;
-            if self.stopping && self.in_flight.is_none() && self.pending.is_empty() {
+            self.send_reads()?;
+            let idle = self.in_flight.is_none() && self.pending.is_empty() && self.held.is_empty();
+            if self.stopping && idle {
                 return Ok(self);
             }
             let now = self.clock.mono();
@@ -192,6 +236,10 @@ impl Core {
                 recv(self.flusher.reports) -> report => {
                     let done = report.map_err(|_gone| CoreFailure::FlusherGone)??;
                     self.flushed(done)?;
+                }
+                recv(self.copier.done) -> done => {
+                    let done = done.map_err(|_gone| CoreFailure::CopierGone)?;
+                    self.was_read(done);
                 }
                 default(wait) => {}
             }
@@ -229,6 +277,8 @@ impl Core {
                 Action::Propose(id, change) => {
                     self.pending.push_back(Pending::Proposal(id, change));
                 }
+                Action::Note(change) => self.pending.push_back(Pending::Internal(change)),
+                Action::Read(job) => self.reads.push_back(job),
                 Action::Reply(call, answer) => self.reply(call, answer),
                 Action::Send(stream, message) => {
                     let full = self.streams.get(&stream).is_none_or(|to| {
@@ -286,12 +336,40 @@ impl Core {
         Ok(())
     }
 
+    /// Calls the group machine.
+    pub(super) fn with_sessions(
+        &mut self,
+        act: impl FnOnce(&mut Sessions, &Applier, Now<'_>) -> Actions,
+    ) -> Actions {
+        let now = Now {
+            mono: self.clock.mono(),
+            wall: self.clock.wall(),
+            dice: &mut *self.dice,
+        };
+        act(&mut self.sessions, &self.engine.applier, now)
+    }
+
+    fn send_reads(&mut self) -> Result<(), CoreFailure> {
+        while let Some(job) = self.reads.pop_front() {
+            match self.copier.jobs.try_send(job) {
+                Ok(()) => {}
+                Err(TrySendError::Full(job)) => {
+                    self.reads.push_front(job);
+                    break;
+                }
+                Err(TrySendError::Disconnected(_)) => return Err(CoreFailure::CopierGone),
+            }
+        }
+        Ok(())
+    }
+
     fn flushed(&mut self, done: Done) -> Result<(), CoreFailure> {
         match done {
             Done::Checkpointed {
                 wal_needed_from, ..
             } => {
                 self.checkpointing = false;
+                self.wal_debt.done();
                 self.engine.release_wal(wal_needed_from)?;
             }
             Done::TopicRemoved(topic) => {
@@ -299,9 +377,14 @@ impl Core {
                 self.pending
                     .push_back(Pending::Internal(Change::ForgetTopic { topic }));
             }
+            Done::TopicKept(topic) => {
+                self.removing.remove(&topic);
+            }
             Done::Postponed => {
                 self.checkpointing = false;
                 self.timers.postponed(self.clock.mono());
+                self.wal_debt.given_up(self.clock.mono());
+                self.refuse_held();
             }
             Done::Performed => {}
         }
@@ -318,18 +401,20 @@ impl Core {
         }
         let through = self.engine.sync_job().run()?;
         self.engine.note_durable(through);
+        self.unsynced_lazy = false;
         Ok(())
     }
 
     /// Asks the flusher for a checkpoint of what is applied. The log is settled first: one that
     /// ended before its checkpoint could not be gone on with.
     pub(super) fn request_checkpoint(&mut self) -> Result<(), CoreFailure> {
-        if self.options.sync != SyncPolicy::Always {
+        if self.options.sync != SyncPolicy::Always || self.unsynced_lazy {
             self.settle_wal()?;
         }
         self.checkpointing = true;
         self.engine.applier.request_checkpoint();
         self.timers.checkpointed(self.engine.wal_bytes());
+        self.wal_debt.asked(self.engine.wal_bytes());
         Ok(())
     }
 
@@ -346,7 +431,7 @@ impl Core {
             );
         }
         if self.sessions.next_deadline().is_some_and(|due| due <= now) {
-            let actions = self.sessions.tick(self.engine.applier.state(), now);
+            let actions = self.with_sessions(Sessions::tick);
             self.carry_out(actions);
         }
         for due in self.timers.due(now, self.engine.wal_bytes()) {
@@ -356,8 +441,10 @@ impl Core {
                 Due::Checkpoint => {}
                 Due::Sync => self.syncer.begin(self.engine.sync_job()),
                 Due::Maintain => self.maintain(),
+                Due::Expire => self.expire_producers(),
             }
         }
+        self.tick_replays();
         self.send_tasks()
     }
 }

@@ -9,8 +9,10 @@ use varvelog_store::{Epoch, PartitionId, Sequence, WallMs};
 
 use super::applied::{Applied, Effect, Outcome};
 use super::command::{Change, Command, Stamp};
+use super::dead_letters::DeadLetters;
 use super::durable_groups::Groups;
 use super::fields::holds;
+use super::message_ids::MessageIds;
 use super::partitions::Partition;
 use super::producers::{Batches, Producers};
 use super::refusal::Refusal;
@@ -26,8 +28,12 @@ pub struct State {
     pub producers: Producers,
     /// Requests that may be sent again.
     pub requests: RequestIds,
+    /// Message ids within their windows.
+    pub message_ids: MessageIds,
     /// Groups.
     pub groups: Groups,
+    /// What is in dead-letter topics.
+    pub dead_letters: DeadLetters,
     /// The broker's own record.
     pub broker: BrokerRecord,
 }
@@ -110,7 +116,16 @@ impl State {
             }
             | Change::NextGeneration { group } => self.groups.find(group).map(drop),
             Change::CommitOffsets(commit) => self.check_commit(commit),
-            Change::Settle(settle) => self.check_settle(settle),
+            Change::Settle(settle) => self.check_settle(settle, self.broker.not_before(stamp)),
+            Change::HandOut(hand_out) => self.check_hand_out(hand_out),
+            Change::HandBack(back) => self.check_hand_back(back),
+            Change::MakeDue(due) => self.groups.find(&due.group).map(drop),
+            Change::StartReplay(start) => {
+                self.check_start_replay(start, self.broker.not_before(stamp))
+            }
+            Change::Replay(step) => self.check_replay(step, self.broker.not_before(stamp)),
+            Change::ControlReplay { job, control } => self.check_control_replay(*job, *control),
+            Change::Discard(discard) => self.check_discard(discard),
             Change::ResetOffsets { group, positions } => self.check_reset(group, positions),
             Change::ExpireProducers { used_since: _ } | Change::BrokerStarted { clean: _ } => {
                 Ok(())
@@ -123,6 +138,10 @@ impl State {
         let stamp = self.broker.not_before(command.stamp);
         let result = if let Change::Append(append) = &command.change {
             self.apply_append(append, stamp)
+        } else if let Change::Settle(settle) = &command.change {
+            self.apply_settle(settle, stamp)
+        } else if let Change::Replay(step) = &command.change {
+            self.apply_replay(step, stamp)
         } else {
             let checked = self.check(&command.change, stamp);
             checked.map(|()| self.carry_out(&command.change, stamp))
@@ -135,7 +154,9 @@ impl State {
     /// Carries out a change that passed its checks.
     fn carry_out(&mut self, change: &Change, stamp: Stamp) -> Carried {
         match change {
-            Change::Append(_) => unreachable!("appends are applied on their own way"),
+            Change::Append(_) | Change::Settle(_) | Change::Replay(_) => {
+                unreachable!("what appends is applied on its own way")
+            }
             Change::CreateTopic(create) => self.create_topic(create, stamp),
             Change::UpdateTopic { topic, settings } => self.update_topic(*topic, settings),
             Change::AddPartitions { topic, total } => self.add_partitions(*topic, *total),
@@ -144,7 +165,9 @@ impl State {
                 self.topics.deleted.remove(topic);
                 (Outcome::Done, Vec::new())
             }
-            Change::MoveLogStart { partition, start } => self.move_log_start(*partition, *start),
+            Change::MoveLogStart { partition, start } => {
+                self.move_log_start((*partition, *start), stamp)
+            }
             Change::InitProducer { name } => self.init_producer(name, stamp),
             Change::ExpireProducers { used_since } => self.expire(*used_since, stamp),
             Change::CreateGroup(create) => self.create_group(create, stamp),
@@ -156,7 +179,12 @@ impl State {
             } => self.delete_group(group, *purge_dead_letters, stamp),
             Change::NextGeneration { group } => self.next_generation(group, stamp),
             Change::CommitOffsets(commit) => self.commit_offsets(commit, stamp),
-            Change::Settle(settle) => self.settle(settle, stamp),
+            Change::HandOut(hand_out) => self.hand_out(hand_out, stamp),
+            Change::HandBack(back) => self.hand_back(back),
+            Change::MakeDue(due) => self.make_due(due, stamp),
+            Change::StartReplay(start) => self.start_replay(start, stamp),
+            Change::ControlReplay { job, control } => self.control_replay(*job, *control, stamp),
+            Change::Discard(discard) => self.discard(discard, stamp),
             Change::ResetOffsets { group, positions } => {
                 self.reset_offsets(group, positions, stamp)
             }
@@ -173,11 +201,27 @@ impl State {
         (Outcome::Producer { id, epoch }, Vec::new())
     }
 
-    /// Also forgets request ids past their time, which nothing else would of a topic that gets no
-    /// more of them.
+    /// Whether a command to expire producers would forget one.
+    pub(super) fn has_expired_producers(&self, used_since: WallMs) -> bool {
+        let start_of = |at| Some(self.topics.partition(at)?.start());
+        self.producers.has_expired(used_since, start_of)
+    }
+
+    /// Whether a command to expire producers would forget a message id.
+    pub(super) fn has_past_message_ids(&self, now: WallMs) -> bool {
+        let window_ms = |topic| self.topics.id_window_ms(topic);
+        self.message_ids.has_past(now, window_ms)
+    }
+
+    /// Also forgets request ids and message ids past their time, which nothing else would of a
+    /// topic that gets no more of them.
     fn expire(&mut self, used_since: WallMs, stamp: Stamp) -> Carried {
-        self.producers.expire(used_since);
+        let topics = &self.topics;
+        self.producers
+            .expire(used_since, |at| Some(topics.partition(at)?.start()));
         self.requests.expire(stamp.running_ms);
+        self.message_ids
+            .expire(stamp.wall, |topic| topics.id_window_ms(topic));
         (Outcome::Done, Vec::new())
     }
 
@@ -205,7 +249,9 @@ impl State {
         self.topics.verify()?;
         self.producers.verify()?;
         self.requests.verify()?;
+        self.message_ids.verify()?;
         self.groups.verify(&self.topics)?;
+        self.dead_letters.verify(&self.topics)?;
         let last = self.producers.by_id.last_key_value();
         let given = last.is_none_or(|(id, _)| *id < self.broker.producer_ids);
         holds(
@@ -228,6 +274,9 @@ impl State {
         }
         let mut owners = self.requests.topics();
         let owned = owners.all(|topic| self.topics.by_id(topic).is_some());
-        holds(owned, "a request id has no topic")
+        holds(owned, "a request id has no topic")?;
+        let mut owners = self.message_ids.topics();
+        let owned = owners.all(|topic| self.topics.by_id(topic).is_some());
+        holds(owned, "a message id has no topic")
     }
 }

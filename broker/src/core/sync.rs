@@ -6,6 +6,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use varvelog_store::Sequence;
 use varvelog_store::wal::{SyncJob, WalError};
 
+use crate::meters::Meters;
+
 /// The thread and its two channels. At most one job is in flight.
 #[derive(Debug)]
 pub(super) struct Syncer {
@@ -15,15 +17,18 @@ pub(super) struct Syncer {
 }
 
 impl Syncer {
-    /// Starts the thread.
-    pub(super) fn start() -> std::io::Result<Self> {
+    /// Starts the thread, which records how long each sync takes.
+    pub(super) fn start(meters: Meters) -> std::io::Result<Self> {
         let (jobs, incoming) = bounded::<SyncJob>(1);
         let (outgoing, results) = bounded(1);
         let thread = std::thread::Builder::new()
             .name("varvelog-sync".into())
             .spawn(move || {
                 for job in incoming {
-                    if outgoing.send(job.run()).is_err() {
+                    let began = meters.start();
+                    let synced = job.run();
+                    meters.took(&meters.wal_sync, began);
+                    if outgoing.send(synced).is_err() {
                         break;
                     }
                 }

@@ -15,8 +15,10 @@ pub(super) enum Due {
     Sync,
     /// Make a checkpoint.
     Checkpoint,
-    /// Remove files, expire producers.
+    /// Remove files, forget groups.
     Maintain,
+    /// Forget producers.
+    Expire,
 }
 
 /// The deadlines of the core. Those of flush, sync and checkpoint run only while there is
@@ -34,11 +36,18 @@ pub(super) struct Timers {
     /// WAL bytes at the last checkpoint.
     checkpoint_base_bytes: u64,
     maintain_at: MonoMs,
+    expire_at: MonoMs,
     wake_at: Option<MonoMs>,
+    /// Lazy commands wait until then for a round to go with.
+    lazy_at: Option<MonoMs>,
 }
 
 /// Time between two looks at what deletion and expiry ask for.
 const MAINTAIN_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest time that lazy commands wait for a round to go with.
+const LAZY_DELAY: Duration = Duration::from_secs(1);
+/// Time between two looks at the producers: all that were not used for long are looked at.
+const EXPIRE_INTERVAL: Duration = Duration::from_mins(1);
 
 impl Timers {
     pub(super) fn new(options: &CoreOptions, now: MonoMs) -> Self {
@@ -56,7 +65,9 @@ impl Timers {
             checkpoint_at: None,
             checkpoint_base_bytes: 0,
             maintain_at: now.plus(MAINTAIN_INTERVAL),
+            expire_at: now.plus(EXPIRE_INTERVAL),
             wake_at: None,
+            lazy_at: None,
         }
     }
 
@@ -70,9 +81,25 @@ impl Timers {
         }
     }
 
-    /// The core wants to look again then.
+    /// A round of lazy commands alone was written: nothing is to be flushed or synced.
+    pub(super) fn wrote_lazy(&mut self, now: MonoMs) {
+        self.checkpoint_at
+            .get_or_insert(now.plus(self.checkpoint_interval));
+    }
+
+    /// Whether lazy commands, with nothing else to do, have time to wait.
+    pub(super) fn hold_lazy(&mut self, now: MonoMs) -> bool {
+        *self.lazy_at.get_or_insert(now.plus(LAZY_DELAY)) > now
+    }
+
+    /// What waited was taken up.
+    pub(super) fn took_lazy(&mut self) {
+        self.lazy_at = None;
+    }
+
+    /// The core wants to look again then, or earlier.
     pub(super) fn wake(&mut self, at: MonoMs) {
-        self.wake_at = Some(at);
+        self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
     }
 
     /// Whether a sync of the interval is under way.
@@ -116,22 +143,29 @@ impl Timers {
             self.maintain_at = now.plus(MAINTAIN_INTERVAL);
             due.push(Due::Maintain);
         }
+        if self.expire_at <= now {
+            self.expire_at = now.plus(EXPIRE_INTERVAL);
+            due.push(Due::Expire);
+        }
         due
     }
 
     /// How long the core may sleep if nothing arrives.
     pub(super) fn wait(&self, now: MonoMs, sessions: Option<MonoMs>) -> Duration {
         let sync_at = self.sync_at.filter(|_| !self.syncing);
+        // Past it, what keeps the next round from starting wakes the core.
+        let lazy_at = self.lazy_at.filter(|at| *at > now);
         [
             self.flush_at,
             sync_at,
             self.checkpoint_at,
             self.wake_at,
+            lazy_at,
             sessions,
         ]
         .into_iter()
         .flatten()
-        .fold(self.maintain_at, MonoMs::min)
+        .fold(self.maintain_at.min(self.expire_at), MonoMs::min)
         .since(now)
     }
 }
@@ -139,9 +173,11 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::ManualClock;
     use crate::core::decide::CountLimits;
     use crate::core::forecast::AppendLimits;
     use crate::core::groups::SessionLimits;
+    use crate::meters::Meters;
 
     fn timers(sync: SyncPolicy) -> Timers {
         let options = CoreOptions {
@@ -156,6 +192,7 @@ mod tests {
             limits: CountLimits::default(),
             append_limits: AppendLimits::default(),
             session_limits: SessionLimits::default(),
+            meters: Meters::new(std::sync::Arc::new(ManualClock::default())),
         };
         Timers::new(&options, MonoMs(0))
     }
@@ -166,6 +203,28 @@ mod tests {
         assert_eq!(timers.wait(MonoMs(0), None), Duration::from_secs(1));
         assert_eq!(timers.due(MonoMs(1000), 0), [Due::Maintain]);
         assert_eq!(timers.wait(MonoMs(1000), None), Duration::from_secs(1));
+        assert_eq!(timers.due(MonoMs(60_000), 0), [Due::Maintain, Due::Expire]);
+        assert_eq!(timers.due(MonoMs(61_000), 0), [Due::Maintain]);
+    }
+
+    #[test]
+    fn lazy_commands_wait_a_second_for_company_and_are_then_neither_synced_nor_flushed() {
+        let mut timers = timers(SyncPolicy::Interval(Duration::from_millis(100)));
+        assert!(timers.hold_lazy(MonoMs(400)));
+        assert!(timers.hold_lazy(MonoMs(900)));
+        timers.due(MonoMs(1100), 0);
+        assert_eq!(timers.wait(MonoMs(1100), None), Duration::from_millis(300));
+        assert!(!timers.hold_lazy(MonoMs(1400)));
+        // Held up by something else: no spinning meanwhile.
+        assert_eq!(timers.wait(MonoMs(1400), None), Duration::from_millis(700));
+        timers.took_lazy();
+        timers.wrote_lazy(MonoMs(1400));
+        assert_eq!(timers.due(MonoMs(2100), 0), [Due::Maintain]);
+        assert_eq!(timers.wait(MonoMs(2100), None), Duration::from_secs(1));
+        assert!(
+            timers.hold_lazy(MonoMs(2200)),
+            "those that follow begin anew"
+        );
     }
 
     #[test]

@@ -4,13 +4,15 @@ use varvelog_store::{Offset, PartitionId, TopicId};
 
 use super::applied::{Effect, Outcome};
 use super::command::{CreateTopic, Stamp};
-use super::derived::shards_of;
+use super::dead_letters::Queue;
+use super::derived::{follow_source, shards_of};
 use super::durable_groups::Progress;
 use super::partitions::Partition;
 use super::refusal::{QuotaRefusal, Refusal, TopicRefusal};
+use super::retries::RetryProgress;
 use super::settings::TopicSettings;
 use super::state::{Carried, State};
-use super::topics::{DerivedKind, Topic, derived_refusal};
+use super::topics::{Topic, derived_refusal};
 
 /// Most partitions in all, derived ones too, whatever the configured limits.
 pub(super) const PARTITIONS_MAX: u64 = 4_000_000;
@@ -52,7 +54,18 @@ impl State {
         if let Some(topic) = self.topics.by_id.get_mut(&topic) {
             topic.settings.clone_from(settings);
         }
-        let effects = vec![Effect::TopicUpdated { topic }, Effect::CatalogChanged];
+        if settings.message_id_window_ms == 0 {
+            self.message_ids.drop_topic(topic);
+        }
+        let mut effects = vec![Effect::TopicUpdated { topic }];
+        let derived = self.topics.derived_of(topic).map(|derived| derived.id);
+        for topic in derived.collect::<Vec<TopicId>>() {
+            let derived = self.topics.by_id.get_mut(&topic);
+            if derived.is_some_and(|derived| follow_source(derived, settings)) {
+                effects.push(Effect::TopicUpdated { topic });
+            }
+        }
+        effects.push(Effect::CatalogChanged);
         (Outcome::Topic(topic), effects)
     }
 
@@ -112,6 +125,9 @@ impl State {
             reads
                 .partitions
                 .resize_with(shards.len(), Progress::default);
+            reads
+                .retries
+                .resize_with(shards.len(), RetryProgress::default);
         });
         effects.push(Effect::CatalogChanged);
         (Outcome::Topic(topic), effects)
@@ -119,14 +135,12 @@ impl State {
 
     pub(super) fn check_delete_topic(&self, topic: TopicId, force: bool) -> Result<(), Refusal> {
         self.topics.find_own(topic)?;
-        let is_dead = |topic: &&Topic| {
-            let kind = topic.derived.as_ref().map(|derived| derived.kind);
-            kind == Some(DerivedKind::DeadLetter) && topic.depth() > 0
-        };
-        match self.topics.derived_of(topic).find(is_dead) {
+        let depth = |topic: &Topic| self.dead_letters.get(topic.id).map_or(0, Queue::depth);
+        let dead = self.topics.derived_of(topic).find(|topic| depth(topic) > 0);
+        match dead {
             Some(dead) if !force => Err(TopicRefusal::DeadLettersNotEmpty {
                 queue: dead.name.to_string(),
-                depth: dead.depth(),
+                depth: depth(dead),
             }
             .into()),
             _ => Ok(()),
@@ -155,6 +169,8 @@ impl State {
         let partitions = self.topics.delete(topic, stamp)?;
         self.producers.drop_topic(topic, partitions);
         self.requests.drop_topic(topic);
+        self.message_ids.drop_topic(topic);
+        self.dead_letters.drop_topic(topic, stamp.wall);
         Some(Effect::TopicRemoved { topic, partitions })
     }
 
@@ -177,7 +193,11 @@ impl State {
         check_within(found, start)
     }
 
-    pub(super) fn move_log_start(&mut self, partition: PartitionId, start: Offset) -> Carried {
+    pub(super) fn move_log_start(
+        &mut self,
+        (partition, start): (PartitionId, Offset),
+        stamp: Stamp,
+    ) -> Carried {
         let found = self
             .topics
             .partition_mut(partition)
@@ -194,6 +214,12 @@ impl State {
                 progress.log_starts_at(start);
             }
         });
+        self.retries_start_at(partition, start);
+        self.dead_letters_start_at(partition, start);
+        let freed = self
+            .dead_letters
+            .log_starts_at(partition, start, stamp.wall);
+        self.free_keys(partition, &freed);
         (
             Outcome::LogStart(start),
             vec![Effect::LogStartMoved { partition, start }],

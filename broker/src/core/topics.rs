@@ -65,14 +65,6 @@ impl Topic {
     pub fn partition(&self, number: u32) -> Option<&Partition> {
         self.partitions.get(usize::try_from(number).ok()?)
     }
-
-    /// Records that it holds.
-    pub fn depth(&self) -> u64 {
-        self.partitions
-            .iter()
-            .map(|partition| partition.next.since(partition.start))
-            .fold(0, u64::saturating_add)
-    }
 }
 
 /// A topic whose files may still be there.
@@ -143,6 +135,12 @@ impl Topics {
     /// How many there are.
     pub fn counts(&self) -> TopicCounts {
         self.counts
+    }
+
+    /// For how long message ids of a topic count; 0 if they do not.
+    pub(super) fn id_window_ms(&self, id: TopicId) -> u64 {
+        self.by_id(id)
+            .map_or(0, |topic| topic.settings.message_id_window_ms)
     }
 
     /// The topic, or why there is none.

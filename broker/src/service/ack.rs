@@ -1,19 +1,17 @@
-//! `Ack`, `ExtendAck`, `Leave`, `CommitOffsets`, `GetOffsets`.
+//! `ExtendAck`, `Leave`, `CommitOffsets`, `GetOffsets`.
 
 use std::collections::BTreeSet;
 
 use varvelog_proto::v1;
+use varvelog_store::TopicId;
 
 use super::consume::ACK_TIMEOUT;
 use super::context::Context;
 use super::status::{CallFailure, FieldViolation};
-use super::transcode::ack_in;
-use super::{checks, lookup, token, wire};
+use super::{checks, lookup, token};
 use crate::core::handle::CoreView;
-use crate::core::refusal::{GroupRefusal, Refusal};
-use crate::core::request::{
-    ChangeRequest, CommitRequest, Conflict, GroupReply, GroupRequest, Settled,
-};
+use crate::core::refusal::{CallError, GroupRefusal, Refusal, TopicRefusal};
+use crate::core::request::{ChangeRequest, CommitRequest, GroupReply, GroupRequest};
 use crate::names::{GroupName, TopicName};
 
 /// Positions of one commit.
@@ -21,49 +19,21 @@ const COMMITS_MAX: usize = 10_000;
 const METADATA_BYTES_MAX: usize = 4096;
 const MEMBER_ID_BYTES_MAX: usize = 128;
 
-/// `Ack`.
-pub(super) async fn ack(
-    context: &Context,
-    request: &wire::AckRequest,
-) -> Result<v1::AckResponse, CallFailure> {
-    let settle = ack_in(&request.0)?;
-    let reply = context.core().group(GroupRequest::Settle(settle)).await?;
-    let GroupReply::Settled(settled) = reply else {
-        unreachable!("a settlement was answered by {reply:?}")
-    };
-    Ok(settled_response(settled))
-}
-
-fn settled_response(settled: Settled) -> v1::AckResponse {
-    let count = |records: u32| i32::try_from(records).unwrap_or(i32::MAX);
-    let conflict = |(offset, why): (varvelog_store::Offset, Conflict)| v1::SettlementConflict {
-        offset: offset.as_i64(),
-        reason: match why {
-            Conflict::LeaseLost => v1::ConflictReason::LeaseLost.into(),
-            Conflict::Unknown => v1::ConflictReason::Unknown.into(),
-        },
-    };
-    v1::AckResponse {
-        done: count(settled.done),
-        already_settled: count(settled.already_settled),
-        conflicts: settled.conflicts.into_iter().map(conflict).collect(),
-        ..v1::AckResponse::default()
-    }
-}
-
 /// `ExtendAck`.
 pub(super) async fn extend(
     context: &Context,
     request: &v1::ExtendAckRequest,
 ) -> Result<v1::ExtendAckResponse, CallFailure> {
     let token = token::decode(&request.ack_token)?;
+    let topic = token.partition.topic;
     let ack_timeout_ms =
         checks::duration_ms("ack_timeout", request.ack_timeout.as_ref(), ACK_TIMEOUT)?;
     let extend = GroupRequest::Extend {
         token,
         ack_timeout_ms,
     };
-    let reply = context.core().group(extend).await?;
+    let extended = context.core().group(extend).await;
+    let reply = extended.map_err(|error| named(context, topic, error))?;
     let GroupReply::Extended { deadline, capped } = reply else {
         unreachable!("an extension was answered by {reply:?}")
     };
@@ -71,6 +41,17 @@ pub(super) async fn extend(
         ack_deadline_ms: deadline.0,
         capped,
     })
+}
+
+/// Tells of a topic that is gone by its name: a token has only its id.
+fn named(context: &Context, topic: TopicId, error: CallError) -> CallError {
+    match (&error, context.view().name_of(topic)) {
+        (CallError::Refused(Refusal::Topic(TopicRefusal::NotFound { .. })), Some(name)) => {
+            let topic = name.to_string();
+            CallError::Refused(TopicRefusal::NotFound { topic }.into())
+        }
+        _ => error,
+    }
 }
 
 /// `Leave`.
@@ -208,7 +189,6 @@ pub(super) async fn with_nearest<T>(
     group: &GroupName,
     result: Result<T, CallFailure>,
 ) -> Result<T, CallFailure> {
-    use crate::core::refusal::CallError;
     let is_missing = matches!(
         &result,
         Err(CallFailure::Core(CallError::Refused(Refusal::Group(

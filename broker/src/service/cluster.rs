@@ -10,7 +10,7 @@ use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 use varvelog_proto::v1;
 
-use super::context::{Context, TrafficCounts};
+use super::context::Context;
 use super::edge::Phase;
 use super::generated::cluster_service_server::ClusterService;
 use super::groups::worst;
@@ -19,6 +19,7 @@ use super::status::{CallFailure, FieldViolation};
 use super::topics::timestamp;
 use super::{checks, lookup};
 use crate::core::refusal::CallError;
+use crate::traffic::TrafficCounts;
 use crate::view::{Catalog, TopicView};
 
 const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(1));

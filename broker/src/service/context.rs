@@ -2,22 +2,30 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use varvelog_proto::v1;
 use varvelog_store::WallMs;
 use varvelog_store::identity::Identity;
 
-use super::edge::{Budget, PhaseWatch};
-use super::groups::Trends;
+use super::dead_letters::Plans;
+use super::edge::{Budget, PhaseWatch, PortCounts};
+use super::groups::{Advices, Trends};
+use super::open_batches::OpenBatches;
 use crate::clock::Clock;
 use crate::config::{Config, SyncPolicy};
 use crate::core::handle::CoreHandle;
-use crate::view::View;
+use crate::core::run::DiskGauge;
+use crate::meters::Meters;
+use crate::traffic::Traffic;
+use crate::view::{TopicView, View};
 
 /// Appends that nobody waits for (`ACKS_NONE`), at a time.
 const UNWATCHED_APPENDS_MAX: usize = 1024;
+
+/// Share of `limits.memory` for batches that are read on, as a divisor.
+const OPEN_BATCHES_SHARE: u64 = 16;
 
 /// What the services of a broker work with.
 #[derive(Debug, Clone)]
@@ -32,6 +40,10 @@ pub struct Services {
     pub identity: Arc<BrokerIdentity>,
     /// Both clocks.
     pub clock: Arc<dyn Clock>,
+    /// Room on the volume.
+    pub disk: Arc<DiskGauge>,
+    /// How long the recovery of this start took.
+    pub recovery: Duration,
 }
 
 /// Who a broker is.
@@ -72,32 +84,51 @@ pub(super) struct Context {
     /// And for those of tails: one that nobody reads must not hold up members and fetches.
     pub(super) tails: Budget,
     pub(super) phase: PhaseWatch,
+    /// Batches that members are given record by record.
+    pub(super) open_batches: OpenBatches,
+    /// Of the gRPC port.
+    pub(super) counts: PortCounts,
     pub(super) unwatched: Arc<Semaphore>,
+    /// Of all topics.
     pub(super) traffic: Traffic,
+    /// On the number of workers of each group.
+    pub(super) advices: Advices,
     /// Of the lags of all groups.
     pub(super) trends: Trends,
+    /// What calls have counted and may carry out.
+    pub(super) plans: Plans,
 }
 
 impl Context {
     pub(super) fn new(
         services: Services,
         (replies, tails): (Budget, Budget),
-        phase: PhaseWatch,
+        (phase, counts): (PhaseWatch, PortCounts),
     ) -> Self {
+        let share = services.config.limits.memory_bytes / OPEN_BATCHES_SHARE;
+        let open_bytes = usize::try_from(share).unwrap_or(usize::MAX);
         let unwatched = Arc::new(Semaphore::new(UNWATCHED_APPENDS_MAX));
         Self {
             services,
             replies,
             tails,
             phase,
+            counts,
+            open_batches: OpenBatches::new(open_bytes),
             unwatched,
             traffic: Traffic::default(),
+            advices: Advices::default(),
             trends: Trends::default(),
+            plans: Plans::default(),
         }
     }
 
     pub(super) fn core(&self) -> &CoreHandle {
         &self.services.core
+    }
+
+    pub(super) fn meters(&self) -> &Meters {
+        self.services.core.meters()
     }
 
     pub(super) fn view(&self) -> &View {
@@ -112,6 +143,18 @@ impl Context {
         self.services.clock.wall()
     }
 
+    /// Records of a topic were committed.
+    pub(super) fn came_in(&self, topic: &TopicView, records: u64, bytes: usize) {
+        self.traffic.came_in(records, bytes);
+        topic.traffic.came_in(records, bytes);
+    }
+
+    /// Records of a topic were handed to the transport.
+    pub(super) fn went_out(&self, topic: &TopicView, records: u64, bytes: usize) {
+        self.traffic.went_out(records, bytes);
+        topic.traffic.went_out(records, bytes);
+    }
+
     /// What an append vouches for that was answered.
     pub(super) fn durability(&self) -> v1::Durability {
         match self.config().wal.sync {
@@ -123,44 +166,5 @@ impl Context {
     /// Most bytes of a request, of a raised reply, and of what a batch expands to.
     pub(super) fn request_bytes_max(&self) -> usize {
         self.config().limits.request_bytes
-    }
-}
-
-/// Counts of records and bytes since the start.
-#[derive(Debug, Default)]
-pub(super) struct Traffic {
-    records_in: AtomicU64,
-    records_out: AtomicU64,
-    bytes_in: AtomicU64,
-    bytes_out: AtomicU64,
-}
-
-/// The counts of a [`Traffic`] at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct TrafficCounts {
-    pub(super) records_in: u64,
-    pub(super) records_out: u64,
-    pub(super) bytes_in: u64,
-    pub(super) bytes_out: u64,
-}
-
-impl Traffic {
-    pub(super) fn came_in(&self, records: u64, bytes: usize) {
-        self.records_in.fetch_add(records, Ordering::Relaxed);
-        self.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    pub(super) fn went_out(&self, records: u64, bytes: usize) {
-        self.records_out.fetch_add(records, Ordering::Relaxed);
-        self.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    pub(super) fn counts(&self) -> TrafficCounts {
-        TrafficCounts {
-            records_in: self.records_in.load(Ordering::Relaxed),
-            records_out: self.records_out.load(Ordering::Relaxed),
-            bytes_in: self.bytes_in.load(Ordering::Relaxed),
-            bytes_out: self.bytes_out.load(Ordering::Relaxed),
-        }
     }
 }

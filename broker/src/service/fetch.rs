@@ -102,6 +102,7 @@ pub(super) async fn fetch(
 ) -> Result<wire::FetchResponse, CallFailure> {
     let mut fetch = Fetch::read(context, &request)?;
     let end = wait_for_record(context, &mut fetch).await?;
+    let began = context.meters().start();
     let room = fetch.limit.bytes_aim;
     let _room = context.replies.acquire_within(room, ROOM_WAIT_MAX).await?;
     let (mut reply, records, next) = if fetch.as_batches {
@@ -117,7 +118,8 @@ pub(super) async fn fetch(
     writer.int(4, latest.as_i64());
     writer.int(5, i64::from(fetch.partition.epoch.as_i32()));
     reply.push(tail.freeze());
-    context.traffic.went_out(records, reply.len());
+    context.went_out(&fetch.topic, records, reply.len());
+    context.meters().took(&context.meters().fetch, began);
     Ok(wire::FetchResponse(reply))
 }
 

@@ -11,6 +11,11 @@
 
 tonic::include_proto!("varvelog.v1");
 
+/// The external scaler of KEDA.
+pub(super) mod scaler {
+    tonic::include_proto!("externalscaler");
+}
+
 /// Health checks.
 pub(super) mod health {
     tonic::include_proto!("grpc.health.v1");

@@ -10,7 +10,7 @@ use varvelog_proto::v1;
 use super::context::Context;
 use super::edge::{ConnectionGuard, Peer};
 use super::generated::group_service_server::GroupService;
-use super::{ack, consume, wire};
+use super::{ack, consume, settle, wire};
 
 /// The service.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ impl GroupService for Members {
         request: Request<wire::AckRequest>,
     ) -> Result<Response<v1::AckResponse>, Status> {
         Ok(Response::new(
-            ack::ack(&self.context, request.get_ref()).await?,
+            settle::ack(&self.context, request.into_inner()).await?,
         ))
     }
 

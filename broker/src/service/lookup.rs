@@ -99,6 +99,14 @@ pub(super) fn missing_group<'a>(
     LookupRefusal::Group { name, nearest }
 }
 
+/// The refusal of a queue that is not among `names`.
+pub(super) fn missing_queue<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> LookupRefusal {
+    LookupRefusal::Queue {
+        name: name.to_owned(),
+        nearest: nearest(name, names).map(str::to_owned),
+    }
+}
+
 /// The name that looks most like `wanted`, if one looks like it at all.
 fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let is_near = |name: &&str| wanted.len().abs_diff(name.len()) * 2 <= wanted.len();

@@ -4,17 +4,12 @@ use tonic::{Request, Response, Status};
 use varvelog_proto::v1;
 
 use super::generated::alert_service_server::AlertService;
-use super::generated::dead_letter_service_server::DeadLetterService;
 use super::status::{CallFailure, EdgeRefusal};
 
 /// The answer of a call that is not in this release.
 pub(super) fn not_implemented(feature: &'static str) -> Status {
     CallFailure::from(EdgeRefusal::not_implemented(feature)).into()
 }
-
-/// `DeadLetterService`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct DeadLetters;
 
 /// `AlertService`.
 #[derive(Debug, Clone, Copy)]
@@ -33,21 +28,6 @@ macro_rules! missing {
             })+
         }
     };
-}
-
-missing! {
-    DeadLetterService for DeadLetters: "dead_letters";
-    list_dead_letter_queues(ListDeadLetterQueuesRequest) -> ListDeadLetterQueuesResponse,
-    get_dead_letter_stats(GetDeadLetterStatsRequest) -> GetDeadLetterStatsResponse,
-    list_dead_letters(ListDeadLettersRequest) -> ListDeadLettersResponse,
-    replay_dead_letters(ReplayDeadLettersRequest) -> ReplayDeadLettersResponse,
-    discard_dead_letters(DiscardDeadLettersRequest) -> DiscardDeadLettersResponse,
-    get_replay_job(GetReplayJobRequest) -> GetReplayJobResponse,
-    list_replay_jobs(ListReplayJobsRequest) -> ListReplayJobsResponse,
-    pause_replay_job(PauseReplayJobRequest) -> PauseReplayJobResponse,
-    resume_replay_job(ResumeReplayJobRequest) -> ResumeReplayJobResponse,
-    cancel_replay_job(CancelReplayJobRequest) -> CancelReplayJobResponse,
-    list_audit(ListAuditRequest) -> ListAuditResponse,
 }
 
 missing! {

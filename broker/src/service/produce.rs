@@ -14,17 +14,17 @@ use super::checks;
 use super::context::Context;
 use super::edge::Phase;
 use super::lookup;
-use super::status::{CallFailure, EdgeRefusal, FieldViolation};
+use super::results::{self, Places};
+use super::status::{CallFailure, EdgeRefusal, Explanation, FieldViolation};
 use super::transcode::{
-    BatchLimits, HEADERS_MAX, KEY_BYTES_MAX, ProduceHead, RESERVED_HEADER_PREFIX, RecordTarget,
-    RecordsIn, StreamProduceIn, batches_in,
+    BatchLimits, HEADERS_MAX, KEY_BYTES_MAX, ProduceHead, RecordTarget, RecordsIn, StreamProduceIn,
+    batches_in,
 };
 use super::wire;
 use crate::core::command::RequestId;
 use crate::core::refusal::CallError;
-use crate::core::request::{
-    AppendRequest, AppendRequestPart, Appended, ChangeDone, ChangeRequest, PartAppended,
-};
+use crate::core::request::{AppendRequest, AppendRequestPart, Appended, ChangeDone, ChangeRequest};
+use crate::core::reserved_headers::RESERVED_PREFIX;
 use crate::view::TopicView;
 
 /// Requests of one stream that are on their way to being committed.
@@ -35,9 +35,9 @@ const BACKLOG_MAX: usize = 16 * 1024;
 /// And their bytes, in units that each takes at least one of.
 const BACKLOG_UNIT_BYTES: usize = 256;
 /// How far ahead of the broker's clock a record may be, ms.
-const AHEAD_MS_MAX: i64 = 3_600_000;
+pub(super) const AHEAD_MS_MAX: i64 = 3_600_000;
 /// A request of so many bytes is walked off the edge's own thread.
-const ASIDE_BYTES: usize = 1 << 20;
+pub(super) const ASIDE_BYTES: usize = 1 << 20;
 /// And one with more batches: each may expand to as much as the largest request.
 const ASIDE_BATCHES: u32 = 2;
 /// Together they may expand to so many of the largest requests.
@@ -49,14 +49,33 @@ struct Prepared {
     append: AppendRequest,
     answer: Answer,
     is_unwatched: bool,
+    counted: Counted,
+}
+
+/// What is counted of a request, and where.
+struct Counted {
+    topic: Arc<TopicView>,
     records: u64,
     bytes: usize,
 }
 
+impl Counted {
+    /// Counts a request by what became of it.
+    fn count(&self, context: &Context, appended: &Result<Appended, CallError>) {
+        match appended {
+            Ok(_) => context.came_in(&self.topic, self.records, self.bytes),
+            Err(error) => {
+                let reason = Explanation::from(&CallFailure::from(error.clone())).reason;
+                self.topic.traffic.refuse(reason.as_str());
+            }
+        }
+    }
+}
+
 /// How the results of an append are told.
 enum Answer {
-    /// For each record: its part and its place in it.
-    Records(Vec<(u32, u32)>),
+    /// For each record.
+    Records(Places),
     /// One for each part.
     Batches,
 }
@@ -73,13 +92,12 @@ pub(super) async fn produce(
     let Prepared {
         append,
         answer,
-        records,
-        bytes,
+        counted,
         ..
     } = prepared;
-    let appended = context.core().append(append).await?;
-    context.traffic.came_in(records, bytes);
-    Ok(response(context, &answer, &appended))
+    let appended = context.core().append(append).await;
+    counted.count(context, &appended);
+    Ok(response(context, &answer, &appended?))
 }
 
 async fn prepare_aside(context: &Arc<Context>, wire: Bytes) -> Result<Prepared, CallFailure> {
@@ -112,8 +130,11 @@ fn prepare(context: &Context, wire: &Bytes) -> Result<Prepared, CallFailure> {
         append: AppendRequest { request, parts },
         answer,
         is_unwatched: acks == v1::Acks::None,
-        records,
-        bytes: wire.len(),
+        counted: Counted {
+            topic,
+            records,
+            bytes: wire.len(),
+        },
     })
 }
 
@@ -139,21 +160,17 @@ fn records_of(
         now_ms,
         timestamp_ms_max: now_ms.saturating_add(AHEAD_MS_MAX),
         is_hashed: !head.request_id.is_empty(),
+        has_id_window: topic.settings.message_id_window_ms > 0,
+        path: "",
     };
     let made = RecordsIn::read(wire, head.records, &target)?;
-    let part = |part: super::transcode::PartIn| AppendRequestPart {
-        partition: PartitionId {
-            topic: topic.id,
-            partition: part.partition,
-        },
-        record_count: part.record_count,
-        producer: None,
-        body: part.body,
-    };
-    let parts = made.parts.into_iter().map(part).collect();
+    let mut places = Places::default();
+    places.add(&made, 0);
+    let parts = made.parts.into_iter();
+    let parts = parts.map(|part| part.to_append(topic.id)).collect();
     // With other partitions the same records would make other batches.
     let content_hash = made.content_hash ^ u64::from(target.partitions);
-    Ok((parts, content_hash, Answer::Records(made.places)))
+    Ok((parts, content_hash, Answer::Records(places)))
 }
 
 fn batches_of(
@@ -173,7 +190,7 @@ fn batches_of(
             records_max: varvelog_store::limits::BATCH_RECORDS_MAX,
             decompressed_bytes_max: request_bytes_max,
             timestamp_ms_max: context.wall().0.saturating_add(AHEAD_MS_MAX),
-            reserved_header_prefix: RESERVED_HEADER_PREFIX,
+            reserved_header_prefix: RESERVED_PREFIX,
         },
         expanded_bytes_max: request_bytes_max.saturating_mul(EXPANDED_REQUESTS_MAX),
         is_hashed: !head.request_id.is_empty(),
@@ -186,6 +203,8 @@ fn batches_of(
         },
         record_count: batch.record_count,
         producer: batch.producer,
+        delays_ms: Vec::new(),
+        ids: Vec::new(),
         body: batch.body,
     };
     Ok((
@@ -212,14 +231,12 @@ fn begin_unwatched(
     let context = Arc::clone(context);
     tokio::spawn(async move {
         let Prepared {
-            append,
-            records,
-            bytes,
-            ..
+            append, counted, ..
         } = prepared;
-        match context.core().append(append).await {
-            Ok(_) => context.traffic.came_in(records, bytes),
-            Err(error) => tracing::debug!(%error, "an append that nobody waits for failed"),
+        let appended = context.core().append(append).await;
+        counted.count(&context, &appended);
+        if let Err(error) = appended {
+            tracing::debug!(%error, "an append that nobody waits for failed");
         }
         drop(permit);
     });
@@ -231,21 +248,9 @@ fn begin_unwatched(
 }
 
 fn response(context: &Context, answer: &Answer, appended: &Appended) -> v1::ProduceResponse {
-    let result = |part: &PartAppended, place: u32| v1::AppendResult {
-        partition: i32::try_from(part.partition.partition).unwrap_or(i32::MAX),
-        offset: part.base_offset.plus(u64::from(place)).as_i64(),
-        epoch: part.epoch.as_i32(),
-        duplicate: part.duplicate,
-    };
     let results = match answer {
-        Answer::Batches => appended.parts.iter().map(|part| result(part, 0)).collect(),
-        Answer::Records(places) => places
-            .iter()
-            .filter_map(|(part, place)| {
-                let part = appended.parts.get(usize::try_from(*part).ok()?)?;
-                Some(result(part, *place))
-            })
-            .collect(),
+        Answer::Batches => results::of_batches(&appended.parts),
+        Answer::Records(places) => results::of_records(places, appended),
     };
     v1::ProduceResponse {
         results,
@@ -406,16 +411,15 @@ async fn begin(
     let Prepared {
         append,
         answer,
-        records,
-        bytes,
+        counted,
         ..
     } = prepared;
     let appended = context.core().begin_append(append).await?;
     let context = Arc::clone(context);
     Ok(Begun::Waiting(async move {
-        let appended = appended.await?;
-        context.traffic.came_in(records, bytes);
-        Ok(response(&context, &answer, &appended))
+        let appended = appended.await;
+        counted.count(&context, &appended);
+        Ok(response(&context, &answer, &appended?))
     }))
 }
 

@@ -2,10 +2,11 @@
 
 use std::io;
 
-use varvelog_store::batch::Records;
+use varvelog_store::batch::{BatchError, RecordRef, Records};
 use varvelog_store::partition::{PartitionReader, ReadError, ReadLimit, StoredBatch};
 use varvelog_store::{Offset, WallMs};
 
+use super::open_batches::{OpenBatches, OpenRecords};
 use super::status::{CallFailure, ReadRefusal};
 use super::transcode::{RecordSource, ReplyRecords, Taken, stored_batch};
 use super::wire::Payload;
@@ -95,7 +96,30 @@ pub(super) async fn fill(
     until: Offset,
     reply: &mut ReplyRecords,
 ) -> Result<(), ReadError> {
+    fill_on(partition, until, (reply, None)).await
+}
+
+/// As [`fill`], for one who will read on: a batch that is taken in part is kept at hand, and so it
+/// may come from there.
+pub(super) async fn fill_on(
+    partition: &PartitionView,
+    until: Offset,
+    (reply, kept): (&mut ReplyRecords, Option<&OpenBatches>),
+) -> Result<(), ReadError> {
     while reply.next() < until {
+        if let Some(batch) = kept.and_then(|kept| kept.find(partition.id, reply.next()))
+            && reply.next() >= partition.reader.start()
+        {
+            let source = source(partition, (batch.base_offset, batch.append_time));
+            match reply.take(&source, &batch.records) {
+                Ok(Taken::All) if reply.next() >= batch.end => continue,
+                Ok(Taken::All | Taken::Full) => return Ok(()),
+                Err(_) if reply.count() > 0 => return Ok(()),
+                Err(error) => {
+                    return Err(damaged(partition, (batch.base_offset, batch.end), &error));
+                }
+            }
+        }
         let Some(limit) = read_limit(reply, until) else {
             return Ok(());
         };
@@ -108,7 +132,7 @@ pub(super) async fn fill(
             return Ok(());
         }
         for batch in &batches {
-            match take(partition, batch, reply) {
+            match take(partition, batch, (reply, kept)) {
                 Ok(Taken::All) => {}
                 Ok(Taken::Full) => return Ok(()),
                 Err(_) if reply.count() > 0 => return Ok(()),
@@ -140,26 +164,102 @@ fn read_limit(reply: &ReplyRecords, until: Offset) -> Option<ReadLimit> {
 fn take(
     partition: &PartitionView,
     batch: &StoredBatch,
-    reply: &mut ReplyRecords,
+    (reply, kept): (&mut ReplyRecords, Option<&OpenBatches>),
 ) -> Result<Taken, ReadError> {
-    let source = RecordSource {
+    let end = batch.base_offset.plus(u64::from(batch.record_count));
+    let taken = Records::open(&batch.body, STORED_BATCH_BYTES_MAX).and_then(|records| {
+        let source = source(partition, (batch.base_offset, batch.append_time));
+        let taken = reply.take(&source, &records)?;
+        if let Some(kept) = kept
+            && reply.next() < end
+        {
+            let open = OpenRecords {
+                base_offset: batch.base_offset,
+                end,
+                append_time: batch.append_time,
+                records: records.to_owned_bytes(),
+            };
+            kept.keep(partition.id, open);
+        }
+        Ok(taken)
+    });
+    taken.map_err(|error| damaged(partition, (batch.base_offset, end), &error))
+}
+
+fn source(partition: &PartitionView, (base_offset, append_time): (Offset, WallMs)) -> RecordSource {
+    RecordSource {
         partition: partition.id,
-        base_offset: batch.base_offset,
-        append_time: batch.append_time,
+        base_offset,
+        append_time,
+    }
+}
+
+/// The records of a batch that cannot be read.
+fn damaged(
+    partition: &PartitionView,
+    (base, end): (Offset, Offset),
+    error: &BatchError,
+) -> ReadError {
+    tracing::error!(%error, partition = %partition.id, %base, "a stored batch is damaged");
+    ReadError::Corrupt {
+        first: base,
+        last: end.minus(1),
+    }
+}
+
+/// A batch that was read for single records of it.
+pub(super) struct OpenBatch {
+    stored: StoredBatch,
+    records: Records,
+}
+
+/// The batch that holds the record at `offset`; none if there is no such record.
+pub(super) async fn record_at(
+    partition: &PartitionView,
+    offset: Offset,
+) -> Result<Option<OpenBatch>, ReadError> {
+    let limit = ReadLimit {
+        bytes_max: 1,
+        batches_max: 1,
+        until: offset.plus(1),
     };
-    Records::open(&batch.body, STORED_BATCH_BYTES_MAX)
-        .and_then(|records| reply.take(&source, &records))
-        .map_err(|error| {
-            tracing::error!(%error, partition = %partition.id, base = %batch.base_offset,
-                "a stored batch is damaged");
-            let last = batch
-                .base_offset
-                .plus(u64::from(batch.record_count).saturating_sub(1));
-            ReadError::Corrupt {
-                first: batch.base_offset,
-                last,
-            }
-        })
+    let batches = read(&partition.reader, offset, limit).await?;
+    let Some(stored) = batches.into_iter().next() else {
+        return Ok(None);
+    };
+    let records = Records::open(&stored.body, STORED_BATCH_BYTES_MAX).map_err(|_damaged| {
+        let records = u64::from(stored.record_count);
+        ReadError::Corrupt {
+            first: stored.base_offset,
+            last: stored.base_offset.plus(records.saturating_sub(1)),
+        }
+    })?;
+    let open = OpenBatch { stored, records };
+    Ok(open.holds(offset).then_some(open))
+}
+
+impl OpenBatch {
+    /// When it was appended.
+    pub(super) fn append_time(&self) -> WallMs {
+        self.stored.append_time
+    }
+
+    /// Whether the record is one of the batch.
+    pub(super) fn holds(&self, offset: Offset) -> bool {
+        let first = self.stored.base_offset;
+        let end = first.plus(u64::from(self.stored.record_count));
+        (first..end).contains(&offset)
+    }
+
+    /// The record, if it is one of the batch and not behind a damaged one.
+    pub(super) fn find(&self, offset: Offset) -> Option<RecordRef<'_>> {
+        if !self.holds(offset) {
+            return None;
+        }
+        let delta = offset.since(self.stored.base_offset);
+        let mut records = self.records.iter().map_while(Result::ok);
+        records.find(|record| u64::from(record.offset_delta) == delta)
+    }
 }
 
 /// How many whole batches a reply may hold.

@@ -12,9 +12,10 @@ use varvelog_proto::FILE_DESCRIPTOR_SET;
 
 use super::cluster::Cluster;
 use super::context::{Context, Services};
+use super::dead_letters::DeadLetters;
 use super::edge::{
     AcceptLimits, Budget, ConnectionLimits, EdgeHandle, EdgeParts, FrameLimits, Methods, Phase,
-    PhaseSender, PhaseWatch, open_edges,
+    PhaseSender, PhaseWatch, PortCounts, open_edges,
 };
 use super::generated::alert_service_server::AlertServiceServer;
 use super::generated::cluster_service_server::ClusterServiceServer;
@@ -23,13 +24,16 @@ use super::generated::group_admin_service_server::GroupAdminServiceServer;
 use super::generated::group_service_server::GroupServiceServer;
 use super::generated::health::health_server::HealthServer;
 use super::generated::log_service_server::LogServiceServer;
+use super::generated::scaler::external_scaler_server::ExternalScalerServer;
 use super::generated::topic_service_server::TopicServiceServer;
 use super::group_service::Members;
 use super::groups::{GroupAdmin, watch_trends};
 use super::health::HealthChecks;
-use super::http;
+use super::http::{self, HttpLimits};
 use super::log_service::Log;
-use super::not_implemented::{Alerts, DeadLetters};
+use super::metrics;
+use super::not_implemented::Alerts;
+use super::scaler::Scaler;
 use super::topics::Topics;
 
 /// Share of `limits.memory` for requests that are coming in, as a divisor.
@@ -57,26 +61,34 @@ pub fn serve(
         stall_max: STALL_MAX,
     };
     let replies = || Budget::new(memory_bytes / REPLIES_SHARE / 2);
+    let sets = [FILE_DESCRIPTOR_SET, tonic_health::pb::FILE_DESCRIPTOR_SET];
+    let methods = Methods::of(&sets, config.limits.request_bytes).map_err(io::Error::other)?;
+    let counts = PortCounts::of(&methods);
     let context = Arc::new(Context::new(
         services,
         (replies(), replies()),
-        watch.clone(),
+        (watch.clone(), counts.clone()),
     ));
-    let sets = [FILE_DESCRIPTOR_SET, tonic_health::pb::FILE_DESCRIPTOR_SET];
-    let methods = Methods::of(&sets, config.limits.request_bytes).map_err(io::Error::other)?;
+    let per_address = config.limits.connections_per_address;
     let parts = EdgeParts {
         edges: edge_count(config.edges),
         routes: routes(&context, &watch)?,
         methods,
         accept: AcceptLimits {
             connections_max: config.limits.connections,
-            connections_per_address_max: config.limits.connections_per_address,
+            connections_per_address_max: per_address,
         },
         limits: ConnectionLimits::new(config.limits.streams_per_connection, frames),
+        counts,
     };
     let mut edges = open_edges(parts, grpc, (phase, watch.clone()))?;
+    let http_limits = HttpLimits::new(config.limits.connections, per_address);
+    let router = http::router(watch.clone()).merge(metrics::router(Arc::clone(&context)));
     let aside = async move {
-        tokio::join!(http::serve(http_listener, watch), watch_trends(context));
+        tokio::join!(
+            http::serve(http_listener, http_limits, (watch, router)),
+            watch_trends(context)
+        );
     };
     edges.spawn(String::from("edge-http"), aside)?;
     Ok(edges)
@@ -135,7 +147,18 @@ fn routes(context: &Arc<Context>, phase: &PhaseWatch) -> io::Result<Routes> {
         ClusterServiceServer,
         Cluster::new(Arc::clone(context))
     );
-    add!(routes, names, DeadLetterServiceServer, DeadLetters);
+    add!(
+        routes,
+        names,
+        DeadLetterServiceServer,
+        DeadLetters::new(Arc::clone(context))
+    );
+    add!(
+        routes,
+        names,
+        ExternalScalerServer,
+        Scaler::new(Arc::clone(context))
+    );
     add!(routes, names, AlertServiceServer, Alerts);
     let checks = HealthChecks::new(&names, phase.clone());
     routes.add_service(HealthServer::new(checks).max_decoding_message_size(usize::MAX));

@@ -296,7 +296,9 @@ async fn send_one(
     payload.push(head.freeze());
     payload.push(reply.finish());
     payload.hold(room);
-    context.traffic.went_out(records, payload.len());
+    if let Some(topic) = context.view().topic(cursor.topic.as_str()) {
+        context.went_out(&topic, records, payload.len());
+    }
     let sent = messages.send(Ok(wire::TailResponse(payload))).await;
     sent.map_err(|_closed| End::Done)?;
     Ok(records)

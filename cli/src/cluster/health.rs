@@ -41,7 +41,10 @@ struct Health {
 
 pub(crate) async fn run(args: HealthArgs, context: &mut Context) -> Result<(), Failure> {
     if !args.watch && !args.exit_when_healthy {
-        let health = ask(context).await;
+        let health = match problems(context).await {
+            Err(failure) if failure.exit == Exit::Timeout => return Err(failure),
+            found => Health::of(found),
+        };
         context.output.show(&health_view(&health))?;
         return health.into_result();
     }
@@ -55,22 +58,13 @@ pub(crate) async fn run(args: HealthArgs, context: &mut Context) -> Result<(), F
                 return Err(Failure::silent(Exit::Interrupted));
             }
         }
-        let health = ask(context).await;
+        let health = Health::of(problems(context).await);
         if args.watch || health.problems.is_empty() {
             context.output.show(&health_view(&health))?;
         }
         if args.exit_when_healthy && health.problems.is_empty() {
             return Ok(());
         }
-    }
-}
-
-async fn ask(context: &Context) -> Health {
-    match problems(context).await {
-        Ok(problems) => Health { problems },
-        Err(failure) => Health {
-            problems: vec![failure.message],
-        },
     }
 }
 
@@ -103,6 +97,11 @@ async fn problems(context: &Context) -> Result<Vec<String>, Failure> {
 }
 
 impl Health {
+    fn of(found: Result<Vec<String>, Failure>) -> Self {
+        let problems = found.unwrap_or_else(|failure| vec![failure.message]);
+        Self { problems }
+    }
+
     fn into_result(self) -> Result<(), Failure> {
         if self.problems.is_empty() {
             Ok(())

@@ -2,6 +2,8 @@
 
 mod command;
 mod exec;
+mod interrupts;
 mod session;
+mod work;
 
 pub(crate) use command::{ConsumeArgs, run};

@@ -3,20 +3,16 @@
 use std::time::Duration;
 
 use tonic::Streaming;
+use varvelog_client::retry::BackoffConfig;
 use varvelog_proto::v1;
 
-use super::command::{ConsumeArgs, EXEC_HOLD, Settle};
-use super::exec::{self, Handled};
+use super::command::{ConsumeArgs, Settle};
 use crate::connect::Connection;
-use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{Output, Printed, RecordPrinter, complain};
+use crate::output::{Output, Printed, RecordPrinter};
 
 /// How long nothing must come before the group is asked whether anything is left.
 const QUIET_TIME: Duration = Duration::from_millis(200);
-
-/// The reason of a broker that knows no retries yet.
-const NOT_IMPLEMENTED: &str = "NOT_IMPLEMENTED";
 
 /// A member at work.
 pub(super) struct Session<'a> {
@@ -26,8 +22,9 @@ pub(super) struct Session<'a> {
     output: &'a mut Output,
     /// Empty until the first event.
     member_id: String,
+    /// Whether an event came since the member joined last.
+    joined: bool,
     handled: u64,
-    failed: u64,
 }
 
 impl<'a> Session<'a> {
@@ -44,21 +41,47 @@ impl<'a> Session<'a> {
             printer,
             output,
             member_id,
+            joined: false,
             handled: 0,
-            failed: 0,
         }
     }
 
-    /// The member's id, empty if it never was one, and how many records failed.
-    pub(super) fn finish(self) -> (String, u64) {
-        (self.member_id, self.failed)
+    /// The member's id, empty if it never was one.
+    pub(super) fn finish(self) -> String {
+        self.member_id
+    }
+
+    /// Works until the limit, the end of the group's work, or the end of the membership. Once it
+    /// was a member, it comes back as that after faults that pass.
+    pub(super) async fn run(&mut self) -> Result<(), Failure> {
+        let mut delays = BackoffConfig::default().delays(rand::random::<f64>);
+        loop {
+            self.joined = false;
+            let ended = match self.join().await {
+                Ok(stream) => self.work(stream).await,
+                Err(failure) => Err(failure),
+            };
+            let Err(failure) = ended else { return Ok(()) };
+            if self.member_id.is_empty() || !failure.passes {
+                return Err(failure);
+            }
+            if self.joined {
+                delays.reset();
+                self.output
+                    .note(&format!("{}; coming back", failure.message));
+            }
+            tokio::time::sleep(delays.next().unwrap_or_default()).await;
+        }
+    }
+
+    async fn join(&self) -> Result<Streaming<v1::ConsumeResponse>, Failure> {
+        let request = self.args.to_request(&self.member_id);
+        let mut group = self.connection.group();
+        self.connection.answer(group.consume(request)).await
     }
 
     /// Handles what comes until the limit, the end of the group's work, or the end of the stream.
-    pub(super) async fn work(
-        &mut self,
-        mut stream: Streaming<v1::ConsumeResponse>,
-    ) -> Result<(), Failure> {
+    async fn work(&mut self, mut stream: Streaming<v1::ConsumeResponse>) -> Result<(), Failure> {
         while !self.is_full() {
             let message = if self.args.exit && !self.member_id.is_empty() {
                 match tokio::time::timeout(QUIET_TIME, stream.message()).await {
@@ -85,97 +108,47 @@ impl<'a> Session<'a> {
                 "joined"
             );
             self.member_id = event.member_id;
+            self.joined = true;
             return Ok(());
         }
-        let mut failures = Vec::new();
         let mut last = None;
         for record in &response.records {
             if self.is_full() {
                 break;
             }
-            let topic = response.topic.as_str();
             let printed = Printed {
-                topic,
+                topic: &response.topic,
                 partition: response.partition,
                 record,
             };
-            let failure = self.handle(printed, &response.ack_token).await?;
+            self.printer.print(printed, self.output)?;
             self.handled += 1;
-            self.failed += u64::from(failure.is_some());
             last = Some(record.offset);
-            failures.extend(failure);
             if self.args.ack == Settle::Each {
                 self.output.flush()?;
-                self.settle(&response, last, std::mem::take(&mut failures))
-                    .await?;
+                self.settle(&response, last).await?;
             }
         }
         self.output.flush()?;
         if self.args.ack == Settle::Auto {
             let all = last == response.records.last().map(|record| record.offset);
-            self.settle(&response, last.filter(|_| !all), failures)
-                .await?;
+            self.settle(&response, last.filter(|_| !all)).await?;
         }
         Ok(())
-    }
-
-    async fn handle(
-        &mut self,
-        printed: Printed<'_>,
-        ack_token: &bytes::Bytes,
-    ) -> Result<Option<v1::Failure>, Failure> {
-        let Some(command) = &self.args.exec else {
-            self.printer.print(printed, self.output)?;
-            return Ok(None);
-        };
-        let handling = exec::handle(command, printed);
-        tokio::pin!(handling);
-        loop {
-            tokio::select! {
-                handled = &mut handling => {
-                    let Handled { failure, errors } = handled?;
-                    if !errors.is_empty() {
-                        complain(errors.trim_end());
-                    }
-                    return Ok(failure);
-                }
-                () = tokio::time::sleep(EXEC_HOLD / 3) => self.extend(ack_token).await,
-            }
-        }
-    }
-
-    /// Keeps a record while its command runs. If it is lost all the same, settling it says so.
-    async fn extend(&self, ack_token: &bytes::Bytes) {
-        let request = self.connection.request(v1::ExtendAckRequest {
-            ack_token: ack_token.clone(),
-            ack_timeout: prost_types::Duration::try_from(EXEC_HOLD).ok(),
-        });
-        let mut group = self.connection.group();
-        if let Err(failure) = self.connection.answer(group.extend_ack(request)).await {
-            tracing::info!(%failure, "could not hold the record for longer");
-        }
     }
 
     async fn settle(
         &mut self,
         response: &v1::ConsumeResponse,
         up_to_offset: Option<i64>,
-        failures: Vec<v1::Failure>,
     ) -> Result<(), Failure> {
-        let has_failures = !failures.is_empty();
-        let request = self.connection.request(v1::AckRequest {
+        let ack = v1::AckRequest {
             ack_token: response.ack_token.clone(),
-            failures,
+            failures: Vec::new(),
             up_to_offset,
             outputs: Vec::new(),
-        });
-        let mut group = self.connection.group();
-        let answer = match self.connection.answer(group.ack(request)).await {
-            Err(error) if has_failures && error.reason.as_deref() == Some(NOT_IMPLEMENTED) => {
-                return Err(unsettled(response));
-            }
-            answer => answer?,
         };
+        let answer = self.ack(ack).await?;
         if !answer.conflicts.is_empty() {
             self.output.note(&format!(
                 "{} records of {}/{} were given to another before they were settled here",
@@ -187,12 +160,37 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Asks until there is an answer: a token stays good through a break and a restart, and
+    /// settling twice settles once.
+    async fn ack(&mut self, ack: v1::AckRequest) -> Result<v1::AckResponse, Failure> {
+        let mut delays = BackoffConfig::default().delays(rand::random::<f64>);
+        let mut is_told = false;
+        loop {
+            let request = self.connection.request(ack.clone());
+            let mut group = self.connection.group();
+            match self.connection.answer(group.ack(request)).await {
+                Err(failure) if failure.passes => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        let text = format!("{}; settling is tried again", failure.message);
+                        self.output.note(&text);
+                    }
+                    tokio::time::sleep(delays.next().unwrap_or_default()).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     /// Nothing is left, or with `--ack none` everything left is held by somebody.
     async fn is_done(&self) -> Result<bool, Failure> {
         let name = self.args.group.clone();
         let request = self.connection.request(v1::GetGroupRequest { name });
         let mut admin = self.connection.group_admin();
-        let answer = self.connection.answer(admin.get_group(request)).await?;
+        let answer = match self.connection.answer(admin.get_group(request)).await {
+            // The stream breaks too, and the member comes back.
+            Err(failure) if failure.passes => return Ok(false),
+            answer => answer?,
+        };
         let group = answer.group.unwrap_or_default();
         let held = match self.args.ack {
             Settle::None => group.lags.iter().map(|lag| lag.in_flight).sum(),
@@ -204,14 +202,4 @@ impl<'a> Session<'a> {
     fn is_full(&self) -> bool {
         self.args.limit.is_some_and(|limit| self.handled >= limit)
     }
-}
-
-/// A record failed and the broker cannot take that: the work ends here, so that the order of the
-/// partition stands, and the record comes again.
-fn unsettled(response: &v1::ConsumeResponse) -> Failure {
-    let message = format!(
-        "a record of {}/{} failed, and this broker takes no failures yet: it was not settled",
-        response.topic, response.partition
-    );
-    Failure::new(Exit::Partly, message).hint("the same again; it begins with that record")
 }

@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use varvelog_proto::v1;
 
+use super::config_view::{config_block, mode};
 use crate::output::{Block, View, show_age, show_count, show_text, show_time, to_json};
 
 /// The age of the oldest record not done.
@@ -29,7 +30,7 @@ pub(crate) fn groups_view(groups: &[v1::Group]) -> View {
     let row = |group: &v1::Group| {
         vec![
             group.name.clone(),
-            group_mode(group).to_owned(),
+            mode(group.config.as_ref()).to_owned(),
             group_status(group).to_owned(),
             group.members.len().to_string(),
             show_count(group.total_lag),
@@ -63,18 +64,26 @@ pub(super) fn group_view(group: &v1::Group, zone: &TimeZone) -> View {
     };
     let mut blocks = vec![Block::Pairs(vec![
         ("group", group.name.clone()),
-        ("mode", group_mode(group).to_owned()),
-        ("status", group_status(group).to_owned()),
+        ("mode", mode(group.config.as_ref()).to_owned()),
+        ("status", status_text(group)),
         ("topics", group.topics.join(", ")),
         ("lag", show_count(group.total_lag)),
         ("oldest", group_age(group)),
         ("catches up in", catch_up),
         ("retries", show_count(group.retries_scheduled)),
         ("dead letters", show_count(group.dead_letters)),
+        ("workers", scale_advice(group)),
+        ("producers", admission_state(group)),
         ("generation", group.generation.to_string()),
     ])];
+    if let Some(config) = &group.config {
+        blocks.push(config_block(config));
+    }
     if !group.lags.is_empty() {
         blocks.push(lags_block(&group.lags));
+    }
+    if group.lags.iter().any(|lag| lag.pinned.is_some()) {
+        blocks.push(pinned_block(&group.lags));
     }
     if !group.members.is_empty() {
         blocks.push(members_block(&group.members, zone));
@@ -131,6 +140,8 @@ fn lags_block(lags: &[v1::PartitionLag]) -> Block {
             show_count(lag.lag),
             show_duration(lag.oldest_unprocessed_age.as_ref()),
             show_count(lag.in_flight),
+            show_count(lag.done_ahead),
+            show_count(lag.expired_unsettled),
             or_dash(&lag.member_id),
         ]
     };
@@ -142,12 +153,44 @@ fn lags_block(lags: &[v1::PartitionLag]) -> Block {
         ">LAG",
         ">OLDEST",
         ">IN FLIGHT",
+        ">DONE AHEAD",
+        ">EXPIRED",
         "MEMBER",
     ];
     Block::Table {
         title: String::new(),
         header,
         rows: lags.iter().map(row).collect(),
+    }
+}
+
+/// What holds committed offsets back.
+fn pinned_block(lags: &[v1::PartitionLag]) -> Block {
+    let row = |lag: &v1::PartitionLag| {
+        let pinned = lag.pinned.as_ref()?;
+        Some(vec![
+            lag.topic.clone(),
+            lag.partition.to_string(),
+            pinned.offset.to_string(),
+            record_state(pinned.state()).to_owned(),
+            pinned.attempt.to_string(),
+            show_duration(pinned.age.as_ref()),
+            or_dash(&pinned.member_id),
+        ])
+    };
+    let header = vec![
+        "HELD BACK BY",
+        ">PARTITION",
+        ">OFFSET",
+        "STATE",
+        ">ATTEMPT",
+        ">AGE",
+        "MEMBER",
+    ];
+    Block::Table {
+        title: String::new(),
+        header,
+        rows: lags.iter().filter_map(row).collect(),
     }
 }
 
@@ -199,14 +242,59 @@ fn stalls_block(stalls: &[v1::Stall]) -> Block {
     }
 }
 
-fn group_mode(group: &v1::Group) -> &'static str {
-    let mode = group
-        .config
-        .as_ref()
-        .map_or(v1::GroupMode::Unspecified, v1::GroupConfig::mode);
-    match mode {
-        v1::GroupMode::Unspecified | v1::GroupMode::Stream => "stream",
-        v1::GroupMode::Queue => "queue",
+/// Its status, and what else keeps it from giving out all it could.
+fn status_text(group: &v1::Group) -> String {
+    let mut text = group_status(group).to_owned();
+    if group.config.as_ref().is_some_and(|config| config.paused) {
+        text.push_str(", paused");
+    }
+    if group.breaker_open {
+        text.push_str(", slowed by its circuit breaker");
+    }
+    text
+}
+
+fn scale_advice(group: &v1::Group) -> String {
+    match group.scale_advice {
+        0 => String::new(),
+        more if more > 0 => format!("{more} more would help"),
+        _ if group.members.is_empty() => String::new(),
+        fewer => format!("{} fewer would do", fewer.unsigned_abs()),
+    }
+}
+
+fn admission_state(group: &v1::Group) -> String {
+    let Some(state) = &group.admission else {
+        return String::new();
+    };
+    let admission = group.config.as_ref().and_then(|config| config.admission);
+    let observes = admission.is_some_and(|admission| admission.observe);
+    let count = show_count(state.refused);
+    let counted = match (observes, state.refused) {
+        (true, _) => format!("{count} requests would have been refused"),
+        (false, 1) => String::from("1 request refused"),
+        (false, _) => format!("{count} requests refused"),
+    };
+    if !state.closed {
+        return format!("let in, {counted} since the start");
+    }
+    let would = if observes { "would be " } else { "" };
+    let wait = state.retry_after.as_ref().map_or_else(String::new, |wait| {
+        format!(", for about {}", show_duration(Some(wait)))
+    });
+    format!(
+        "{would}refused by {}{wait}, {counted} since the start",
+        state.reason
+    )
+}
+
+fn record_state(state: v1::RecordState) -> &'static str {
+    match state {
+        v1::RecordState::Unspecified => "-",
+        v1::RecordState::Ready => "ready",
+        v1::RecordState::Leased => "given out",
+        v1::RecordState::Waiting => "waits",
+        v1::RecordState::Blocked => "behind another",
     }
 }
 
@@ -270,11 +358,34 @@ mod tests {
                 oldest_unprocessed_age: Some(seconds(75)),
                 member_id: "m-1".into(),
                 in_flight: 500,
-                ..v1::PartitionLag::default()
+                done_ahead: 12,
+                expired_unsettled: 3,
+                pinned: Some(v1::PinnedRecord {
+                    offset: 1000,
+                    state: v1::RecordState::Leased.into(),
+                    member_id: "m-1".into(),
+                    age: Some(seconds(75)),
+                    attempt: 2,
+                }),
             }],
             total_lag: 1500,
             oldest_unprocessed_age: Some(seconds(75)),
             topics: vec!["orders".into()],
+            retries_scheduled: 7,
+            dead_letters: 2,
+            scale_advice: 2,
+            breaker_open: true,
+            config: Some(v1::GroupConfig {
+                visibility_timeout: Some(seconds(30)),
+                paused: true,
+                ..v1::GroupConfig::default()
+            }),
+            admission: Some(v1::AdmissionState {
+                closed: true,
+                reason: "BACKPRESSURE_AGE".into(),
+                refused: 1200,
+                ..v1::AdmissionState::default()
+            }),
             stalls: vec![v1::Stall {
                 reason: v1::StallReason::Window.into(),
                 topic: "orders".into(),

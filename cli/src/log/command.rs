@@ -4,19 +4,21 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{dump, index, verify};
+use super::{dump, index, repair, verify};
 use crate::context::Context;
 use crate::failure::Failure;
 
 /// Below `log`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check every byte that was flushed; exit code 65 if any is damaged
+    /// Check every byte that was flushed and the write-ahead log; exit code 65 if any is damaged
     Verify(verify::VerifyArgs),
     /// Print the records or batches of a partition
     Dump(dump::DumpArgs),
     /// List the segments of partitions with their index files
     Index(index::IndexArgs),
+    /// Give up a write-ahead log that is damaged or gone, and start from the newest checkpoint
+    Repair(repair::RepairArgs),
 }
 
 /// Which data.
@@ -33,5 +35,6 @@ pub(crate) async fn run(command: Command, context: &mut Context) -> Result<(), F
         Command::Verify(args) => verify::run(&args, context),
         Command::Dump(args) => dump::run(&args, context),
         Command::Index(args) => index::run(&args, context),
+        Command::Repair(args) => repair::run(&args, context),
     }
 }

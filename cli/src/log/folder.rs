@@ -8,13 +8,14 @@ use varvelog_broker::core::state::State;
 use varvelog_store::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, DamagedCheckpoint};
 use varvelog_store::fs::{Dir, OsDir};
 use varvelog_store::identity::{
-    FolderLock, Identity, IdentityError, LockError, lock_folder, open_or_create,
+    FolderLock, Identity, IdentityError, LockError, lock_folder, open_or_create, read_clean_mark,
+    write_clean_mark,
 };
 use varvelog_store::partition::{
     PartitionConfig, PartitionManifest, PartitionReader, Volume, open,
 };
-use varvelog_store::wal::{WalError, WalReader};
-use varvelog_store::{FolderId, PartitionId, Sequence, TopicId, layout};
+use varvelog_store::wal::WalError;
+use varvelog_store::{FolderId, PartitionId, Sequence, TopicId, layout, recovery};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -29,9 +30,11 @@ pub(super) struct Folder {
     pub(super) damaged_checkpoints: Vec<DamagedCheckpoint>,
     pub(super) partitions: Arc<dyn Dir>,
     dir: Arc<dyn Dir>,
+    wal: Arc<dyn Dir>,
+    clean: Option<Sequence>,
     id: FolderId,
     names: BTreeMap<TopicId, String>,
-    _lock: FolderLock,
+    _lock: Option<FolderLock>,
 }
 
 /// What the write-ahead log holds beyond the checkpoint.
@@ -55,24 +58,36 @@ impl Folder {
                 .hint("stop it first, or look at a copy of the folder"),
             LockError::Io(error) => Failure::io(&format!("locking {shown}"), &error),
         })?;
-        let io = |error: std::io::Error| Failure::io(&shown.to_string(), &error);
-        let dir = OsDir::open(path).map_err(io)?;
+        let dir = OsDir::open(path).map_err(|error| Failure::io(&shown.to_string(), &error))?;
+        Self::read(dir, Some(lock))
+    }
+
+    /// What is in the folder `dir`.
+    pub(super) fn read(dir: Arc<dyn Dir>, lock: Option<FolderLock>) -> Result<Self, Failure> {
+        let io = |error: std::io::Error| Failure::io("the data folder", &error);
         let id = identity(&dir)?.folder;
         let checkpoints = dir.create_dir(layout::CHECKPOINTS).map_err(io)?;
         let (store, checkpoint) =
             CheckpointStore::open(checkpoints, id).map_err(|error| checkpoint_failure(&error))?;
         let partitions = dir.create_dir(layout::PARTITIONS).map_err(io)?;
+        let wal = dir.create_dir(layout::WAL).map_err(io)?;
+        let clean =
+            read_clean_mark(&dir).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let names = checkpoint
             .as_ref()
             .map(names)
             .transpose()?
             .unwrap_or_default();
-        let damaged_checkpoints = store.damaged().to_vec();
+        let mut damaged_checkpoints = store.damaged().to_vec();
+        let older = store.check_older();
+        damaged_checkpoints.extend(older.map_err(|error| checkpoint_failure(&error))?);
         Ok(Self {
             checkpoint,
             damaged_checkpoints,
             partitions,
             dir,
+            wal,
+            clean,
             id,
             names,
             _lock: lock,
@@ -111,9 +126,12 @@ impl Folder {
             .unwrap_or_else(|| id.topic.to_string())
     }
 
+    pub(super) fn volume(&self) -> Volume {
+        Volume::new(Arc::clone(&self.partitions), self.id, OPEN_SEGMENTS_MAX)
+    }
+
     pub(super) fn reader(&self, manifest: &PartitionManifest) -> Result<PartitionReader, Failure> {
-        let volume = Volume::new(Arc::clone(&self.partitions), self.id, OPEN_SEGMENTS_MAX);
-        let parts = open(&volume, manifest, PartitionConfig::default());
+        let parts = open(&self.volume(), manifest, PartitionConfig::default());
         parts
             .map(|parts| parts.reader)
             .map_err(|error| Failure::new(Exit::Damage, error.to_string()))
@@ -121,23 +139,32 @@ impl Folder {
 
     /// Reads the write-ahead log behind the checkpoint.
     pub(super) fn wal_tail(&self) -> Result<WalTail, WalError> {
-        let done = self
-            .checkpoint
-            .as_ref()
-            .map_or(Sequence::ZERO, |found| found.sequence);
+        let contained = self.checkpoint.as_ref().map(|found| found.sequence);
         let mut tail = WalTail {
             frames: 0,
-            last: done,
+            last: contained.unwrap_or(Sequence::ZERO),
         };
-        let Ok(wal) = self.dir.open_dir(layout::WAL) else {
-            return Ok(tail);
-        };
-        let mut reader = WalReader::open(wal, self.id, done.next())?;
+        let dirs = (Arc::clone(&self.wal), self.partitions.as_ref());
+        let mut reader = recovery::open_log(dirs, self.id, contained, self.clean)?;
         while let Some(frame) = reader.next_frame()? {
             tail.frames += 1;
             tail.last = frame.sequence;
         }
         Ok(tail)
+    }
+
+    /// Moves the write-ahead log aside, and marks the checkpoint of `sequence` as where a clean
+    /// stop left the folder. Cut short, it can be done again. Tells what the log is called then.
+    pub(super) fn give_up_wal(&self, sequence: Sequence) -> Result<String, Failure> {
+        let io = |error: std::io::Error| Failure::io("moving the write-ahead log aside", &error);
+        let taken = self.dir.list().map_err(io)?;
+        let mut names = (1..).map(layout::given_up_wal);
+        let aside = names.find(|name| !taken.contains(name)).unwrap_or_default();
+        self.dir.rename(layout::WAL, &aside).map_err(io)?;
+        self.dir.sync().map_err(io)?;
+        write_clean_mark(&self.dir, sequence)
+            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        Ok(aside)
     }
 
     fn is_called(&self, id: PartitionId, wanted: &str) -> bool {

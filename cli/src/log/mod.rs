@@ -1,12 +1,15 @@
-//! `varvelog log`: what is in a data folder, read without a broker. Nothing is changed.
+//! `varvelog log`: what is in a data folder, read without a broker. Only `repair` changes anything.
 
 mod command;
 mod dump;
 mod folder;
 mod index;
+mod repair;
 mod verify;
 mod views;
 
+#[cfg(test)]
+mod sweep_tests;
 #[cfg(test)]
 mod tests;
 

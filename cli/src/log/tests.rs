@@ -8,7 +8,7 @@ use varvelog_broker::core::state::State;
 use varvelog_store::batch::{BatchBuilder, Codec};
 use varvelog_store::checkpoint::{Checkpoint, CheckpointStore};
 use varvelog_store::fs::{Dir, OsDir};
-use varvelog_store::identity::{Identity, lock_folder, open_or_create};
+use varvelog_store::identity::{Identity, lock_folder, open_or_create, write_clean_mark};
 use varvelog_store::layout::{self, PartitionFile, partition_folder};
 use varvelog_store::partition::{
     CommittedBatch, PartitionConfig, PartitionManifest, Volume, create,
@@ -50,6 +50,7 @@ fn folder() -> TempDir {
             state,
         })
         .unwrap();
+    write_clean_mark(&dir, sequence).unwrap();
     temp
 }
 

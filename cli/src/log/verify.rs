@@ -3,13 +3,16 @@
 use clap::Args;
 use varvelog_store::Offset;
 use varvelog_store::batch::{Records, verify_crc};
+use varvelog_store::layout::{PartitionFile, partition_folder};
 use varvelog_store::partition::{
     OffsetRange, PartitionManifest, PartitionReader, ReadError, ReadLimit, StoredBatch,
+    damaged_headers,
 };
+use varvelog_store::wal::WalError;
 
 use super::command::FolderArgs;
-use super::folder::{DECOMPRESSED_BYTES_MAX, Folder};
-use super::views::{Verified, verify_view};
+use super::folder::{DECOMPRESSED_BYTES_MAX, Folder, WalTail};
+use super::views::{Damage, Verified, verify_view};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -39,28 +42,51 @@ pub(crate) fn run(args: &VerifyArgs, context: &mut Context) -> Result<(), Failur
         .map(|manifest| manifest.end.since(manifest.start))
         .sum();
     let progress = Progress::new("verifying", Some(total), context.output.quiet);
-    let mut verified = Vec::new();
-    for manifest in manifests {
-        verified.push(verify(&folder, manifest, args.records, &progress)?);
-    }
+    let report = check(&folder, &manifests, args.records, &progress)?;
     progress.finish();
-    let wal = folder.wal_tail();
-    let is_sound = wal.is_ok()
-        && folder.damaged_checkpoints.is_empty()
-        && verified
-            .iter()
-            .all(|partition| partition.damaged.is_empty());
-    context
-        .output
-        .show(&verify_view(&folder, &verified, &wal, is_sound))?;
-    if is_sound {
+    context.output.show(&verify_view(&folder, &report))?;
+    if report.is_sound(&folder) {
         Ok(())
     } else {
         Err(Failure::silent(Exit::Damage))
     }
 }
 
-fn verify(
+/// What was found in a folder.
+pub(super) struct Report {
+    pub(super) partitions: Vec<Verified>,
+    pub(super) wal: Result<WalTail, WalError>,
+}
+
+impl Report {
+    pub(super) fn is_sound(&self, folder: &Folder) -> bool {
+        self.wal.is_ok()
+            && folder.damaged_checkpoints.is_empty()
+            && self
+                .partitions
+                .iter()
+                .all(|partition| partition.damaged.is_empty())
+    }
+}
+
+/// Looks at these partitions, and at the write-ahead log.
+pub(super) fn check(
+    folder: &Folder,
+    manifests: &[&PartitionManifest],
+    records: bool,
+    progress: &Progress,
+) -> Result<Report, Failure> {
+    let mut partitions = Vec::new();
+    for manifest in manifests {
+        partitions.push(check_partition(folder, manifest, records, progress)?);
+    }
+    Ok(Report {
+        partitions,
+        wal: folder.wal_tail(),
+    })
+}
+
+fn check_partition(
     folder: &Folder,
     manifest: &PartitionManifest,
     records: bool,
@@ -68,7 +94,31 @@ fn verify(
 ) -> Result<Verified, Failure> {
     let topic = folder.topic(manifest.id);
     let mut verified = Verified::new(topic, manifest);
-    let reader = folder.reader(manifest)?;
+    let headers = damaged_headers(&folder.volume(), manifest)
+        .map_err(|error| Failure::io("reading a segment", &error))?;
+    for segment in headers {
+        let range = OffsetRange {
+            first: segment.base,
+            last: segment.end.min(manifest.end).minus(1),
+        };
+        verified
+            .damaged
+            .push(found(manifest, range, "the file's header is damaged"));
+    }
+    let reader = match folder.reader(manifest) {
+        Ok(reader) => reader,
+        Err(failure) if failure.exit == Exit::Damage => {
+            let range = OffsetRange {
+                first: manifest.start,
+                last: manifest.end.minus(1),
+            };
+            verified
+                .damaged
+                .push(found(manifest, range, failure.message));
+            return Ok(verified);
+        }
+        Err(failure) => return Err(failure),
+    };
     let mut next = manifest.start;
     while next < manifest.end {
         let from = next;
@@ -77,19 +127,34 @@ fn verify(
                 let Some(last) = batches.last() else { break };
                 next = last.end();
                 for batch in &batches {
-                    count(batch, records, &mut verified);
+                    count(manifest, batch, records, &mut verified);
                 }
             }
             Err(damaged) => {
                 next = damaged.last.plus(1);
-                verified
-                    .damaged
-                    .push((damaged, String::from("a checksum or the shape is wrong")));
+                let what = "a checksum or the shape is wrong, or bytes are gone";
+                verified.damaged.push(found(manifest, damaged, what));
             }
         }
         progress.add(next.since(from));
     }
     Ok(verified)
+}
+
+/// Damage with the file that it is in.
+fn found(manifest: &PartitionManifest, range: OffsetRange, what: impl Into<String>) -> Damage {
+    let mut segments = manifest.segments.iter();
+    let segment = segments.rfind(|segment| segment.base <= range.first);
+    let name = segment.map(|segment| PartitionFile::Segment(segment.base).name());
+    Damage {
+        file: format!(
+            "{}/{}",
+            partition_folder(manifest.id),
+            name.unwrap_or_default()
+        ),
+        range,
+        what: what.into(),
+    }
 }
 
 /// The next batches, or a range of offsets whose bytes are not those that were written.
@@ -116,7 +181,12 @@ fn read(
 }
 
 /// The frame around the batch was sound; this looks at what the producer sent.
-fn count(batch: &StoredBatch, records: bool, verified: &mut Verified) {
+fn count(
+    manifest: &PartitionManifest,
+    batch: &StoredBatch,
+    records: bool,
+    verified: &mut Verified,
+) {
     let sound = if records {
         Records::open(&batch.body, DECOMPRESSED_BYTES_MAX)
             .and_then(|records| records.iter().try_for_each(|record| record.map(drop)))
@@ -128,7 +198,9 @@ fn count(batch: &StoredBatch, records: bool, verified: &mut Verified) {
             first: batch.base_offset,
             last: batch.end().minus(1),
         };
-        verified.damaged.push((range, error.to_string()));
+        verified
+            .damaged
+            .push(found(manifest, range, error.to_string()));
     }
     verified.batches += 1;
     verified.records += u64::from(batch.record_count);

@@ -2,14 +2,25 @@
 
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
+use varvelog_store::layout;
 use varvelog_store::partition::{OffsetRange, PartitionManifest};
 use varvelog_store::wal::WalError;
 
 use super::folder::{Folder, WalTail};
+use super::verify::Report;
 use crate::output::{Block, View, show_bytes, show_count, show_time_ms};
 
 /// Ranges of damage that are listed for one partition; of others only the number is shown.
 const DAMAGE_SHOWN_MAX: usize = 20;
+
+/// Offsets that are damaged.
+#[derive(Clone, Debug)]
+pub(super) struct Damage {
+    /// Below the folder of the partitions.
+    pub(super) file: String,
+    pub(super) range: OffsetRange,
+    pub(super) what: String,
+}
 
 /// What was found in a partition.
 #[derive(Clone, Debug)]
@@ -20,8 +31,7 @@ pub(super) struct Verified {
     pub(super) bytes: u64,
     pub(super) batches: u64,
     pub(super) records: u64,
-    /// Offsets that cannot be read, and why.
-    pub(super) damaged: Vec<(OffsetRange, String)>,
+    pub(super) damaged: Vec<Damage>,
 }
 
 impl Verified {
@@ -61,7 +71,10 @@ impl Verified {
             .damaged
             .iter()
             .take(DAMAGE_SHOWN_MAX)
-            .map(|(range, why)| format!("{}-{} ({why})", range.first, range.last))
+            .map(|damage| {
+                let OffsetRange { first, last } = damage.range;
+                format!("{first}-{last} in {} ({})", damage.file, damage.what)
+            })
             .collect();
         match self.damaged.len().saturating_sub(DAMAGE_SHOWN_MAX) {
             0 => shown.join(", "),
@@ -70,11 +83,12 @@ impl Verified {
     }
 
     fn to_json(&self) -> Value {
-        let range = |(range, why): &(OffsetRange, String)| {
+        let damage = |damage: &Damage| {
             json!({
-                "firstOffset": range.first.to_string(),
-                "lastOffset": range.last.to_string(),
-                "what": why,
+                "file": damage.file,
+                "firstOffset": damage.range.first.to_string(),
+                "lastOffset": damage.range.last.to_string(),
+                "what": damage.what,
             })
         };
         json!({
@@ -84,18 +98,15 @@ impl Verified {
             "batches": self.batches.to_string(),
             "records": self.records.to_string(),
             "bytes": self.bytes.to_string(),
-            "damaged": self.damaged.iter().map(range).collect::<Vec<_>>(),
+            "damaged": self.damaged.iter().map(damage).collect::<Vec<_>>(),
         })
     }
 }
 
 /// The whole folder.
-pub(super) fn verify_view(
-    folder: &Folder,
-    verified: &[Verified],
-    wal: &Result<WalTail, WalError>,
-    is_sound: bool,
-) -> View {
+pub(super) fn verify_view(folder: &Folder, report: &Report) -> View {
+    let is_sound = report.is_sound(folder);
+    let verified = report.partitions.as_slice();
     let checkpoint = folder
         .checkpoint
         .as_ref()
@@ -103,9 +114,9 @@ pub(super) fn verify_view(
     let damaged: Vec<String> = folder
         .damaged_checkpoints
         .iter()
-        .map(|found| format!("{}: {}", found.sequence, found.damage))
+        .map(|found| format!("{}: {}", layout::checkpoint(found.sequence), found.damage))
         .collect();
-    let (wal_text, wal_json) = describe_wal(wal);
+    let (wal_text, wal_json) = describe_wal(&report.wal);
     let pairs = vec![
         (
             "checkpoint",

@@ -83,17 +83,21 @@ impl Output {
                 serde_json::to_writer_pretty(&mut self.writer, &view.json)?;
                 self.writer.write_all(b"\n")?;
             }
-            Format::Jsonl => {
-                for item in &view.items {
-                    serde_json::to_writer(&mut self.writer, item)?;
-                    self.writer.write_all(b"\n")?;
-                }
-            }
+            Format::Jsonl => return self.show_lines(view),
             Format::Name => {
                 for name in &view.names {
                     writeln!(self.writer, "{name}")?;
                 }
             }
+        }
+        self.writer.flush()
+    }
+
+    /// Prints the items of a list, one object a line, whatever form was asked for.
+    pub(crate) fn show_lines(&mut self, view: &View) -> io::Result<()> {
+        for item in &view.items {
+            serde_json::to_writer(&mut self.writer, item)?;
+            self.writer.write_all(b"\n")?;
         }
         self.writer.flush()
     }

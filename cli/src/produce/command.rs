@@ -28,6 +28,7 @@ const BATCH_BYTES: usize = 256 << 10;
 #[derive(Args, Clone, Debug)]
 #[command(
     group = ArgGroup::new("keys"),
+    group = ArgGroup::new("ids"),
     after_help = "Each line is one record, as it stands, without its line end. Lines that are no \
                   record are reported by number, the others are sent, and the exit code is 8."
 )]
@@ -55,6 +56,13 @@ pub(crate) struct ProduceArgs {
     /// A header of every record; may be given again
     #[arg(short = 'H', long = "header", value_parser = parse::pair, value_name = "NAME=VALUE")]
     headers: Vec<(String, String)>,
+    /// Lines are JSON objects, and this field is the message id: a line whose id was appended
+    /// before, within the topic's message-id window, is not appended again
+    #[arg(long, group = "ids", value_name = "FIELD")]
+    message_id_field: Option<String>,
+    /// The message id of every line; of one id only the first is appended
+    #[arg(long, group = "ids", value_name = "ID")]
+    message_id: Option<String>,
     /// Into this partition; else by key
     #[arg(short, long)]
     partition: Option<u32>,
@@ -132,12 +140,18 @@ pub(crate) async fn run(args: ProduceArgs, context: &mut Context) -> Result<(), 
 }
 
 impl ProduceArgs {
+    fn has_ids(&self) -> bool {
+        self.message_id_field.is_some() || self.message_id.is_some()
+    }
+
     fn shape(&self, config: &v1::TopicConfig) -> Shape {
         let record_bytes_max = usize::try_from(config.max_record_bytes).ok();
         Shape {
             key_field: self.key_field.clone(),
             separator: self.key_separator.clone(),
             key: self.key.clone(),
+            id_field: self.message_id_field.clone(),
+            id: self.message_id.clone(),
             headers: self.headers.clone(),
             partition: self.partition,
             tombstones: self.tombstones,
@@ -181,6 +195,7 @@ async fn open_producer(
     };
     let opened = Producer::config()
         .compression(compression)
+        .message_ids(args.has_ids())
         .batch_bytes(BATCH_BYTES)
         .delivery_timeout(context.global.timeout)
         .request_timeout(context.global.timeout)
@@ -288,7 +303,11 @@ impl Work {
         } in settled.drain(..)
         {
             match outcome {
-                Ok(()) => {
+                Ok(true) => {
+                    self.summary.duplicate += 1;
+                    self.progress.add(1);
+                }
+                Ok(false) => {
                     self.summary.appended += 1;
                     self.summary.bytes += bytes;
                     self.progress.add(1);
@@ -334,6 +353,7 @@ fn is_fatal(error: &SendError) -> bool {
         SendError::Invalid(_) => false,
         SendError::Refused { error, .. } => error.code() != tonic::Code::InvalidArgument,
         SendError::BufferFull { .. }
+        | SendError::Backpressure { .. }
         | SendError::TimedOut { .. }
         | SendError::Closed
         | SendError::Lost => true,
@@ -342,10 +362,14 @@ fn is_fatal(error: &SendError) -> bool {
 
 fn failure(error: &SendError, server: &str) -> Failure {
     match error {
-        SendError::Refused { error, .. } => Failure::call(error, server),
+        SendError::Refused { error, .. } | SendError::Backpressure { error, .. } => {
+            Failure::call(error, server)
+        }
         SendError::TimedOut {
             last: Some(last), ..
-        } if last.code() == tonic::Code::Unavailable => Failure::call(last, server),
+        } if last.code() == tonic::Code::Unavailable || last.is_backpressure() => {
+            Failure::call(last, server)
+        }
         SendError::TimedOut { .. } | SendError::BufferFull { .. } => {
             Failure::new(Exit::Timeout, error.to_string()).hint("--timeout with more time")
         }

@@ -8,6 +8,9 @@ use serde_json::value::RawValue;
 use varvelog_client::Record;
 use varvelog_proto::v1;
 
+/// Longest message id.
+const MESSAGE_ID_BYTES_MAX: usize = 128;
+
 /// What a line is made of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape {
@@ -17,6 +20,10 @@ pub(super) struct Shape {
     pub(super) separator: Option<String>,
     /// Of every record.
     pub(super) key: Option<String>,
+    /// The message id is the text of this field of a JSON object.
+    pub(super) id_field: Option<String>,
+    /// The message id of every record.
+    pub(super) id: Option<String>,
     /// Of every record.
     pub(super) headers: Vec<(String, String)>,
     /// Of every record.
@@ -32,11 +39,13 @@ pub(super) struct Shape {
 pub(super) struct Parts {
     key: Option<Bytes>,
     value: Option<Bytes>,
+    id: Option<String>,
 }
 
 impl Shape {
     /// What the line stands for, or what is wrong with it.
     pub(super) fn parts(&self, line: Vec<u8>) -> Result<Parts, String> {
+        let id = self.id_of(&line)?;
         let (key, value) = self.split(line)?;
         let key = key.or_else(|| self.key.clone().map(Bytes::from));
         let headers: usize = self
@@ -55,21 +64,24 @@ impl Shape {
             return Ok(Parts {
                 key,
                 value: Some(value),
+                id,
             });
         }
         if key.is_none() {
             return Err(String::from("a tombstone needs a key"));
         }
-        Ok(Parts { key, value: None })
+        Ok(Parts {
+            key,
+            value: None,
+            id,
+        })
     }
 
     /// For the client's producer.
     pub(super) fn record(&self, parts: Parts) -> Record {
-        let mut record = match parts {
-            Parts {
-                key,
-                value: Some(value),
-            } => {
+        let Parts { key, value, id } = parts;
+        let mut record = match value {
+            Some(value) => {
                 let record = Record::new(value);
                 if let Some(key) = key {
                     record.key(key)
@@ -77,8 +89,11 @@ impl Shape {
                     record
                 }
             }
-            Parts { key, value: None } => Record::tombstone(key.unwrap_or_default()),
+            None => Record::tombstone(key.unwrap_or_default()),
         };
+        if let Some(id) = id {
+            record = record.message_id(id);
+        }
         for (name, value) in &self.headers {
             record = record.header(name.clone(), value.clone());
         }
@@ -98,7 +113,23 @@ impl Shape {
             partition: self
                 .partition
                 .and_then(|partition| i32::try_from(partition).ok()),
+            message_id: parts.id.unwrap_or_default(),
             ..v1::NewRecord::default()
+        }
+    }
+
+    fn id_of(&self, line: &[u8]) -> Result<Option<String>, String> {
+        let id = match &self.id_field {
+            Some(field) => Some(field_text(line, field)?),
+            None => self.id.clone(),
+        };
+        match id.as_deref() {
+            Some("") => Err(String::from("an empty message id")),
+            Some(id) if id.len() > MESSAGE_ID_BYTES_MAX => Err(format!(
+                "a message id of {} bytes, {MESSAGE_ID_BYTES_MAX} are allowed",
+                id.len()
+            )),
+            _ => Ok(id),
         }
     }
 
@@ -196,6 +227,29 @@ mod tests {
         ] {
             assert!(read(&by_field(field), line).is_err(), "{field} {line}");
         }
+    }
+
+    #[test]
+    fn the_message_id_is_a_field_s_text_or_the_same_for_all() {
+        let by = |field: &str| Shape {
+            id_field: Some(field.into()),
+            ..shape()
+        };
+        let id = |shape: &Shape, line: &str| {
+            let parts = shape.parts(line.into())?;
+            Ok::<String, String>(shape.message(parts).message_id)
+        };
+        assert_eq!(id(&by("n"), r#"{"n":17}"#), Ok("17".into()));
+        assert!(id(&by("n"), r#"{"n":""}"#).is_err());
+        assert!(id(&by("x"), r#"{"n":17}"#).is_err());
+        let long = "e".repeat(129);
+        assert!(id(&by("n"), &format!(r#"{{"n":"{long}"}}"#)).is_err());
+        let all = Shape {
+            id: Some("a".into()),
+            ..shape()
+        };
+        assert_eq!(id(&all, "x"), Ok("a".into()));
+        assert_eq!(id(&shape(), "x"), Ok(String::new()));
     }
 
     #[test]

@@ -22,8 +22,8 @@ pub(super) struct Settled {
     pub(super) line: u64,
     /// Its length.
     pub(super) bytes: u64,
-    /// Appended, or why not.
-    pub(super) outcome: Result<(), SendError>,
+    /// Whether it had been appended before, or why it was not.
+    pub(super) outcome: Result<bool, SendError>,
 }
 
 /// Records on their way through a producer, oldest first.
@@ -81,7 +81,7 @@ impl Committed {
             settled.push(Settled {
                 line: *line,
                 bytes: *bytes,
-                outcome: answer.map(drop),
+                outcome: answer.map(|it| it.duplicate),
             });
             self.tickets.pop_front();
         }
@@ -92,7 +92,7 @@ impl Committed {
             settled.push(Settled {
                 line,
                 bytes,
-                outcome: ticket.await.map(drop),
+                outcome: ticket.await.map(|it| it.duplicate),
             });
         }
     }

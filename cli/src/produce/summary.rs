@@ -16,7 +16,9 @@ const REPORTS_MAX: u64 = 20;
 pub(super) struct Summary {
     /// Records appended, or sent with `--acks none`.
     pub(super) appended: u64,
-    /// Bytes of their lines.
+    /// Lines whose message id had been appended before: they were not appended again.
+    pub(super) duplicate: u64,
+    /// Bytes of the lines appended.
     pub(super) bytes: u64,
     /// Lines that were not.
     pub(super) failed: u64,
@@ -35,12 +37,16 @@ impl Summary {
     /// One line for people.
     pub(super) fn to_text(&self, took: Duration) -> String {
         let rate = rate(self.appended, took);
+        let duplicate = match self.duplicate {
+            0 => String::new(),
+            more => format!(" and {} duplicate", shown(more)),
+        };
         format!(
-            "{} records, {} in {}, {} records/s",
-            show_count(i64::try_from(self.appended).unwrap_or(i64::MAX)),
+            "{} records{duplicate}, {} in {}, {} records/s",
+            shown(self.appended),
             show_bytes(i64::try_from(self.bytes).unwrap_or(i64::MAX)),
             show_age(took),
-            show_count(i64::try_from(rate).unwrap_or(i64::MAX)),
+            shown(rate),
         )
     }
 
@@ -49,6 +55,7 @@ impl Summary {
         json!({
             "topic": topic,
             "records": self.appended.to_string(),
+            "duplicate": self.duplicate.to_string(),
             "failed": self.failed.to_string(),
             "bytes": self.bytes.to_string(),
             "milliseconds": took.as_millis().to_string(),
@@ -61,9 +68,13 @@ impl Summary {
         if self.failed == 0 && self.fatal.is_none() {
             return Ok(());
         }
-        let counts = format!("{} appended, {} not", self.appended, self.failed);
+        let counts = format!(
+            "{} appended, {} not",
+            self.appended + self.duplicate,
+            self.failed
+        );
         match self.fatal {
-            Some(fatal) if self.appended == 0 => Err(fatal),
+            Some(fatal) if self.appended + self.duplicate == 0 => Err(fatal),
             Some(fatal) => {
                 let message = format!("{}; {counts}", fatal.message);
                 Err(Failure {
@@ -78,6 +89,10 @@ impl Summary {
             )),
         }
     }
+}
+
+fn shown(count: u64) -> String {
+    show_count(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 fn rate(records: u64, took: Duration) -> u64 {
@@ -130,6 +145,18 @@ mod tests {
         assert_eq!(failure.exit, Exit::Partly);
         assert_eq!(failure.message, "no such topic; 5 appended, 2 not");
         assert_eq!(Summary::default().into_result(), Ok(()));
+    }
+
+    #[test]
+    fn duplicates_are_counted_apart() {
+        let summary = Summary {
+            appended: 2,
+            duplicate: 3,
+            ..Summary::default()
+        };
+        let text = summary.to_text(Duration::from_secs(1));
+        assert!(text.starts_with("2 records and 3 duplicate, "), "{text}");
+        assert_eq!(summary.into_result(), Ok(()));
     }
 
     #[test]

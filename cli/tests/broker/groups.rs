@@ -1,7 +1,7 @@
 //! Groups by command.
 
 use crate::records::flights;
-use crate::running::{Follower, started, stderr};
+use crate::running::{Follower, started};
 
 #[test]
 fn a_group_reads_everything_once_and_again_after_a_reset() {
@@ -28,37 +28,6 @@ fn a_group_reads_everything_once_and_again_after_a_reset() {
     assert_eq!(broker.fine("group list -o name"), "crew\n");
     broker.fine("group delete crew --yes");
     assert_eq!(broker.fine("group list -o name"), "");
-}
-
-#[test]
-fn a_command_is_run_for_each_record() {
-    let (folder, broker) = started();
-    broker.fine("topic create t");
-    broker.feed("produce t -k :", "a:1\nb:2\nc:3\n");
-    let seen = folder.path().join("seen");
-    let script = format!(
-        "printf '%s=%s\\n' \"$VARVELOG_KEY\" \"$(cat)\" >> {}",
-        seen.display()
-    );
-    let output = broker
-        .command("consume t -g workers --exit --exec")
-        .arg(script)
-        .output()
-        .expect("the program starts");
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(
-        std::fs::read_to_string(seen).expect("a file"),
-        "a=1\nb=2\nc=3\n"
-    );
-    assert_eq!(broker.json("group describe workers")["totalLag"], "0");
-    broker.feed("produce t", "bad\n");
-    let output = broker
-        .command("consume t -g workers --exit --limit 1 --exec")
-        .arg("exit 3")
-        .output()
-        .expect("the program starts");
-    assert_eq!(output.status.code(), Some(8), "{}", stderr(&output));
-    assert_eq!(broker.json("group describe workers")["totalLag"], "1");
 }
 
 #[test]

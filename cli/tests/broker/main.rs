@@ -2,8 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "files that the program is given")]
 
+mod dead_letters;
 mod groups;
 mod records;
 mod running;
 mod serve;
+mod settings;
 mod topics;
+mod workers;

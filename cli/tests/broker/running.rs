@@ -18,7 +18,13 @@ pub(crate) struct Broker {
 
 impl Broker {
     pub(crate) fn start(folder: &Path) -> Self {
-        let mut child = serve(folder).spawn().expect("the program starts");
+        Self::start_at(folder, "127.0.0.1:0")
+    }
+
+    pub(crate) fn start_at(folder: &Path, listen: &str) -> Self {
+        let mut child = serve_at(folder, listen)
+            .spawn()
+            .expect("the program starts");
         let stdout = child.stdout.take().expect("a pipe");
         let mut ready = String::new();
         BufReader::new(stdout).read_line(&mut ready).expect("text");
@@ -97,8 +103,26 @@ impl Broker {
         );
     }
 
+    /// The line's words and the script are the arguments.
+    #[track_caller]
+    pub(crate) fn exec(&self, line: &str, script: &str, code: i32) -> Output {
+        let mut command = self.command(line);
+        let output = command.arg("--exec").arg(script).stdin(Stdio::null());
+        let output = output.output().expect("the program starts");
+        let got = output.status.code();
+        assert_eq!(got, Some(code), "{line}: {}", stderr(&output));
+        output
+    }
+
     pub(crate) fn signal(&mut self, signal: &str) -> Output {
-        send(signal, &self.child);
+        self.signal_times(signal, 1)
+    }
+
+    /// Sends it several times at once.
+    pub(crate) fn signal_times(&mut self, signal: &str, times: u32) -> Output {
+        for _ in 0..times {
+            send(signal, &self.child);
+        }
         let status = self.child.wait().expect("it ends");
         Output {
             status,
@@ -116,12 +140,16 @@ impl Drop for Broker {
 }
 
 pub(crate) fn serve(folder: &Path) -> Command {
+    serve_at(folder, "127.0.0.1:0")
+}
+
+fn serve_at(folder: &Path, listen: &str) -> Command {
     let mut command = Command::new(PROGRAM);
     command
         .args([
             "serve",
             "--listen",
-            "127.0.0.1:0",
+            listen,
             "--http-listen",
             "127.0.0.1:0",
             "--data-dir",
@@ -156,7 +184,10 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) fn start(broker: &Broker, line: &str) -> Self {
-        let mut command = broker.command(line);
+        Self::spawn(broker.command(line))
+    }
+
+    pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let lines = BufReader::new(child.stdout.take().expect("a pipe"));

@@ -3,7 +3,7 @@
 use std::process::{Command, Output, Stdio};
 
 use crate::records::flights;
-use crate::running::{Broker, PROGRAM, serve, started, stderr, stdout};
+use crate::running::{Broker, Follower, PROGRAM, serve, started, stderr, stdout};
 
 #[test]
 fn a_broker_says_when_it_is_ready_and_stops_cleanly() {
@@ -36,6 +36,65 @@ fn a_broker_says_when_it_is_ready_and_stops_cleanly() {
     let mut broker = Broker::start(folder.path());
     assert_eq!(broker.json("cluster info")["clusterId"], info["clusterId"]);
     assert_eq!(broker.signal("INT").status.code(), Some(0));
+}
+
+#[test]
+fn a_log_that_is_gone_is_damage_until_it_is_given_up() {
+    let (folder, mut broker) = started();
+    broker.fine("topic create flights");
+    broker.feed("produce flights", &flights(30));
+    assert_eq!(broker.signal("TERM").status.code(), Some(0));
+    let mut broker = Broker::start(folder.path());
+    broker.feed("produce flights", &flights(12));
+    broker.signal("KILL");
+    let wal = folder.path().join("wal");
+    std::fs::remove_dir_all(&wal).expect("removed");
+    let start = || {
+        let started = serve(folder.path()).stderr(Stdio::piped()).output();
+        started.expect("the program starts")
+    };
+    refused_start(
+        &start(),
+        65,
+        "the write-ahead log in the folder wal holds no command",
+    );
+    refused_start(&start(), 65, "varvelog log repair FOLDER --from-checkpoint");
+    let log = |words: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        let output = command.arg("log").args(words).arg(folder.path()).output();
+        output.expect("the program starts")
+    };
+    assert_eq!(log(&["verify"]).status.code(), Some(65));
+    let repair = log(&["repair", "--from-checkpoint"]);
+    assert_eq!(repair.status.code(), Some(2), "it needs consent");
+    let repair = log(&["repair", "--from-checkpoint", "--yes"]);
+    assert_eq!(repair.status.code(), Some(0), "{}", stderr(&repair));
+    assert!(stderr(&repair).contains("lost"), "{}", stderr(&repair));
+    assert!(folder.path().join("wal.given-up-1").is_dir());
+    assert_eq!(log(&["verify"]).status.code(), Some(0));
+    let again = log(&["repair", "--from-checkpoint", "--yes"]);
+    assert!(
+        stderr(&again).contains("nothing to repair"),
+        "{}",
+        stderr(&again)
+    );
+    let broker = Broker::start(folder.path());
+    broker.feed("produce flights", &flights(3));
+    let all = broker.fine("tail flights --from earliest -e -o name");
+    assert_eq!(all.lines().count(), 33);
+}
+
+#[test]
+fn a_signal_that_comes_twice_at_once_is_one() {
+    let (folder, mut broker) = started();
+    broker.fine("topic create flights");
+    // A member that works on keeps the stop waiting for a while.
+    let mut consumer = Follower::start(&broker, "consume flights -g crew");
+    broker.feed("produce flights", &flights(1));
+    consumer.line();
+    assert_eq!(broker.signal_times("TERM", 2).status.code(), Some(0));
+    let mut broker = Broker::start(folder.path());
+    assert_eq!(broker.signal("TERM").status.code(), Some(0));
 }
 
 #[test]

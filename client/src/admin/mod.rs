@@ -5,6 +5,7 @@
 //! whether a caller may.
 
 mod cluster;
+mod dead_letters;
 mod groups;
 mod handle;
 mod topics;

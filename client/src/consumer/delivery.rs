@@ -1,58 +1,43 @@
 //! What a group gives to a member at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::time::Instant;
 use varvelog_proto::v1;
 use varvelog_store::batch::BatchError;
 
-use super::ack::{Door, Extended, Settled, Settlement};
+use super::ack::Door;
+use super::credit::InHand;
 use super::decode::{View, read_batch};
+use super::failure::Failure;
+use super::settlement::{Extended, Settled, Settlement};
 use crate::admin::duration;
 use crate::error::CallError;
 use crate::record::ReadRecord;
 
-/// How many deliveries a consumer may have in hand.
-#[derive(Debug)]
-pub(super) struct Credit {
-    pub(super) limit: u32,
-    /// Deliveries that arrived and were not dropped.
-    pub(super) in_hand: AtomicU32,
-    /// Told of each that is dropped.
-    pub(super) freed: Notify,
+/// Of which membership something is, and which one is in force.
+#[derive(Debug, Clone)]
+pub(super) struct Incarnation {
+    pub(super) own: u32,
+    pub(super) current: Arc<AtomicU32>,
 }
 
-impl Credit {
-    pub(super) fn new(limit: u32) -> Self {
-        Self {
-            limit,
-            in_hand: AtomicU32::new(0),
-            freed: Notify::new(),
-        }
-    }
-
-    pub(super) fn take(self: &Arc<Self>) -> InHand {
-        self.in_hand.fetch_add(1, Ordering::Relaxed);
-        InHand(self.clone())
-    }
-
-    pub(super) fn in_hand(&self) -> u32 {
-        self.in_hand.load(Ordering::Relaxed)
+impl Incarnation {
+    /// False: the membership lapsed, and what it held was given to others.
+    pub(super) fn is_current(&self) -> bool {
+        self.own == self.current.load(Ordering::Acquire)
     }
 }
 
-/// A delivery's share of the credit.
+/// What this side knows of a delivery beside its contents.
 #[derive(Debug)]
-pub(super) struct InHand(Arc<Credit>);
-
-impl Drop for InHand {
-    fn drop(&mut self) {
-        self.0.in_hand.fetch_sub(1, Ordering::Relaxed);
-        self.0.freed.notify_one();
-    }
+pub(super) struct Holding {
+    pub(super) in_hand: InHand,
+    pub(super) incarnation: Incarnation,
+    pub(super) arrived: Instant,
 }
 
 /// Records of one partition, held by this member until they are settled or their time is up.
@@ -70,14 +55,16 @@ pub struct Delivery {
     ack_deadline_ms: i64,
     lag_records: u64,
     fence: i64,
+    /// Settled up to and with this offset, by parts; below all of its own if none are.
+    settled_to: AtomicI64,
     door: Arc<Door>,
-    _in_hand: InHand,
+    holding: Holding,
 }
 
 impl Delivery {
     pub(super) fn new(
         mut response: v1::ConsumeResponse,
-        in_hand: InHand,
+        holding: Holding,
         door: Arc<Door>,
     ) -> Result<Self, (i64, BatchError)> {
         let mut records = Vec::new();
@@ -101,8 +88,9 @@ impl Delivery {
             ack_deadline_ms: response.ack_deadline_ms,
             lag_records: u64::try_from(response.lag_records).unwrap_or(0),
             fence: response.fence,
+            settled_to: AtomicI64::new(-1),
             door,
-            _in_hand: in_hand,
+            holding,
         })
     }
 
@@ -159,12 +147,34 @@ impl Delivery {
         self.settle(Settlement::done().up_to(offset)).await
     }
 
-    /// No record was looked at: all are given out again, uncounted.
+    /// The record at this offset failed; those before it are done, those behind it stay held. To
+    /// say more about several, see [`settle`](Self::settle).
+    pub async fn fail(&self, offset: i64, failure: Failure) -> Result<Settled, CallError> {
+        self.settle(Settlement::done().fail(offset, failure).up_to(offset))
+            .await
+    }
+
+    /// Every record that is not settled yet failed for the same reason.
+    pub async fn fail_all(&self, failure: Failure) -> Result<Settled, CallError> {
+        let each = |settlement: Settlement, offset| settlement.fail(offset, failure.clone());
+        self.settle(self.open_offsets().fold(Settlement::done(), each))
+            .await
+    }
+
+    /// No record was looked at: all that are not settled yet are given out again, uncounted.
     pub async fn release(&self) -> Result<Settled, CallError> {
+        self.settle(
+            self.open_offsets()
+                .fold(Settlement::done(), Settlement::release),
+        )
+        .await
+    }
+
+    fn open_offsets(&self) -> impl Iterator<Item = i64> {
+        let settled_to = self.settled_to.load(Ordering::Relaxed);
         let left = self.records.iter().map(|record| record.offset);
         let all = self.taken.iter().copied().chain(left);
-        self.settle(all.fold(Settlement::done(), Settlement::release))
-            .await
+        all.filter(move |offset| *offset > settled_to)
     }
 
     /// Settle record by record. The answer is waited for, through broken connections, for as long
@@ -173,8 +183,10 @@ impl Delivery {
         if self.ack_token.is_empty() {
             return Ok(Settled::default());
         }
+        let settled_to = settlement.limit().unwrap_or(i64::MAX);
         let request = settlement.request(self.ack_token.clone());
         let settled = Settled::from(self.door.ack(request).await?);
+        self.settled_to.fetch_max(settled_to, Ordering::Relaxed);
         if !settled.is_complete() {
             tracing::warn!(
                 topic = self.topic,
@@ -201,5 +213,20 @@ impl Delivery {
             ack_deadline_ms,
             capped,
         })
+    }
+
+    /// When it came, on this side's clock.
+    pub(crate) fn arrived(&self) -> Instant {
+        self.holding.arrived
+    }
+
+    /// Whether the membership that it was given to is still in force.
+    pub(crate) fn is_current(&self) -> bool {
+        self.holding.incarnation.is_current()
+    }
+
+    /// Only so many of its records are still worked on: others may come for the rest.
+    pub(crate) fn keep_credit(&self, records: u32) {
+        self.holding.in_hand.keep(records);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use tonic::Code;
 use varvelog_proto::v1;
 
 use super::ack::Door;
-use super::delivery::{Credit, Delivery};
+use super::credit::Credit;
+use super::delivery::Delivery;
 use super::error::ConsumeError;
 use super::member::{Arrival, Member};
 use crate::admin::duration;
@@ -35,6 +36,8 @@ const ORDERS_MAX: usize = 1_024;
 pub struct GroupConsumerConfig {
     start: v1::ConsumeRequest,
     credit: u32,
+    /// What one delivery takes of the credit at most.
+    delivery_units: u32,
     session: bool,
     backoff: BackoffConfig,
     open_timeout: Duration,
@@ -53,6 +56,7 @@ impl GroupConsumerConfig {
         Self {
             start,
             credit: 4,
+            delivery_units: 1,
             session: true,
             backoff: BackoffConfig::default(),
             open_timeout: Duration::from_mins(1),
@@ -96,6 +100,13 @@ impl GroupConsumerConfig {
     pub fn credit(mut self, deliveries: u32) -> Self {
         self.credit = deliveries.clamp(1, CREDIT_MAX);
         self
+    }
+
+    /// Count credit in records, and take at most so many with one delivery.
+    pub(crate) fn credit_by_records(mut self, credit: u32, delivery_max: u32) -> Self {
+        self.credit = credit;
+        self.delivery_units = delivery_max;
+        self.as_batches(false).max_records(delivery_max)
     }
 
     /// How long a delivery is held for this member, 1 s to 12 h. Default: as the group says.
@@ -158,8 +169,9 @@ impl GroupConsumerConfig {
 
     /// Join, and wait until the broker has taken this member.
     pub async fn open(self, connection: &Connection) -> Result<GroupConsumer, CallError> {
+        let credit = Arc::new(Credit::new(self.credit, self.delivery_units));
         // Room for what credit allows, and for the error that ends it.
-        let room = usize::try_from(self.credit)
+        let room = usize::try_from(credit.deliveries_max())
             .unwrap_or(usize::MAX)
             .saturating_add(1);
         let (arrivals_in, arrivals) = mpsc::channel(room);
@@ -168,7 +180,8 @@ impl GroupConsumerConfig {
         let (opened_in, opened) = oneshot::channel();
         let incarnation = Arc::new(AtomicU32::new(0));
         let mut start = self.start;
-        start.max_unacked_responses = i32::try_from(self.credit).unwrap_or(1);
+        let unacked = credit.full_deliveries().min(CREDIT_MAX);
+        start.max_unacked_responses = i32::try_from(unacked).unwrap_or(1);
         let member = Member {
             connection: connection.clone(),
             start,
@@ -179,8 +192,8 @@ impl GroupConsumerConfig {
             arrivals: arrivals_in,
             orders,
             membership: membership_in,
-            credit: Arc::new(Credit::new(self.credit)),
-            incarnation: incarnation.clone(),
+            credit: credit.clone(),
+            incarnation,
             opened: Some(opened_in),
         };
         let task = tokio::spawn(member.run());
@@ -198,7 +211,7 @@ impl GroupConsumerConfig {
         Ok(GroupConsumer {
             arrivals,
             membership,
-            incarnation,
+            credit,
             door,
             task,
         })
@@ -235,8 +248,7 @@ impl Membership {
 pub struct GroupConsumer {
     arrivals: mpsc::Receiver<Arrival>,
     membership: watch::Receiver<Membership>,
-    /// Of the membership; deliveries of an earlier one are somebody else's by now.
-    incarnation: Arc<AtomicU32>,
+    credit: Arc<Credit>,
     door: Arc<Door>,
     task: JoinHandle<Result<(), CallError>>,
 }
@@ -271,24 +283,26 @@ impl GroupConsumer {
         task.await.unwrap_or_else(|_panic| Err(ended_early()))
     }
 
+    /// Ask for nothing more; what was asked for may still come.
+    pub(crate) fn stop_asking(&self) {
+        self.credit.close();
+    }
+
     /// None: it is not to be processed here any more.
     fn open_arrival(&self, arrival: Arrival) -> Option<Result<Delivery, ConsumeError>> {
-        let (response, in_hand, incarnation) = match arrival {
+        let (response, holding) = match arrival {
             Arrival::Failed(error) => return Some(Err(error)),
-            Arrival::Delivery {
-                response,
-                in_hand,
-                incarnation,
-            } => (response, in_hand, incarnation),
+            Arrival::Delivery { response, holding } => (response, holding),
         };
-        if incarnation != self.incarnation.load(Ordering::Acquire) {
+        // Those of an earlier membership are somebody else's by now.
+        if !holding.incarnation.is_current() {
             return None;
         }
         let topic = response.topic.clone();
         let partition = u32::try_from(response.partition).unwrap_or(0);
         // A partition that was taken away meanwhile waits for what is still out of it, so that
         // this delivery is this member's to settle all the same.
-        match Delivery::new(*response, in_hand, self.door.clone()) {
+        match Delivery::new(*response, holding, self.door.clone()) {
             Ok(delivery) => Some(Ok(delivery)),
             Err((offset, error)) => Some(Err(ConsumeError::Corrupt {
                 topic,

@@ -10,7 +10,8 @@ use tonic::Code;
 use varvelog_proto::v1;
 
 use super::ack::Order;
-use super::delivery::{Credit, InHand};
+use super::credit::Credit;
+use super::delivery::{Holding, Incarnation};
 use super::error::ConsumeError;
 use super::group::Membership;
 use super::session::{self, Ended};
@@ -22,11 +23,10 @@ use crate::retry::{self, BackoffConfig};
 /// What the task hands to the consumer.
 #[derive(Debug)]
 pub(super) enum Arrival {
-    /// Records. `incarnation`: of the membership that holds them.
+    /// Records.
     Delivery {
         response: Box<v1::ConsumeResponse>,
-        in_hand: InHand,
-        incarnation: u32,
+        holding: Holding,
     },
     /// The end, and why.
     Failed(ConsumeError),
@@ -179,9 +179,15 @@ impl Member {
     /// Hand records over. False: there is no room, though credit was not exceeded by us.
     pub(super) fn deliver(&self, response: v1::ConsumeResponse) -> bool {
         let arrival = Arrival::Delivery {
+            holding: Holding {
+                in_hand: self.credit.take(response.records.len()),
+                incarnation: Incarnation {
+                    own: self.incarnation.load(Ordering::Acquire),
+                    current: self.incarnation.clone(),
+                },
+                arrived: clock::now(),
+            },
             response: Box::new(response),
-            in_hand: self.credit.take(),
-            incarnation: self.incarnation.load(Ordering::Acquire),
         };
         match self.arrivals.try_send(arrival) {
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => true,

@@ -6,18 +6,22 @@
 //!   and gives them to another when it fails.
 
 mod ack;
+mod credit;
 mod decode;
 mod delivery;
 mod error;
+mod failure;
 mod group;
 mod member;
 mod reader;
 mod session;
+mod settlement;
 mod tail;
 
-pub use ack::{Conflict, Extended, Settled, Settlement};
 pub use delivery::Delivery;
 pub use error::{ConsumeError, ReadError};
+pub use failure::Failure;
 pub use group::{GroupConsumer, GroupConsumerConfig, Membership};
 pub use reader::{OnLost, ReadBatch, Reader, ReaderConfig};
+pub use settlement::{Conflict, Extended, Settled, Settlement};
 pub use tail::{Tail, TailBatch, TailConfig};

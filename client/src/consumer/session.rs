@@ -17,6 +17,9 @@ use crate::error::CallError;
 /// Requests on their way out. One place is kept for credit.
 const OUTGOING_MAX: usize = 256;
 
+/// Credit that the broker takes.
+const GRANTED_MAX: u32 = 1_000;
+
 /// Wait for the broker to end a stream that was half closed.
 const GOODBYE: Duration = Duration::from_secs(5);
 
@@ -128,7 +131,7 @@ impl Session<'_> {
                 .is_some_and(|outgoing| outgoing.capacity() > 1);
             let orders = self.outgoing.is_none() || room && self.orders.len() < OUTGOING_MAX;
             // A server stream knows no credit: what is not read holds the broker back.
-            let read = self.outgoing.is_some() || credit.in_hand() < credit.limit;
+            let read = self.outgoing.is_some() || credit.has_room();
             tokio::select! {
                 message = incoming.next(), if read => match message {
                     Ok(Some(message)) => {
@@ -151,8 +154,8 @@ impl Session<'_> {
         let Some(outgoing) = &self.outgoing else {
             return;
         };
-        let (limit, in_hand) = (self.member.credit.limit, self.member.credit.in_hand());
-        let more = limit.saturating_sub(in_hand).saturating_sub(self.granted);
+        let more = self.member.credit.deliveries_left(self.granted);
+        let more = more.min(GRANTED_MAX.saturating_sub(self.granted));
         let Some(wire) = i32::try_from(more).ok().filter(|more| *more > 0) else {
             return;
         };

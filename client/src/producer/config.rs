@@ -54,6 +54,7 @@ pub struct ProducerConfig {
     pub(crate) buffer_bytes: usize,
     pub(crate) in_flight: usize,
     pub(crate) idempotent: bool,
+    pub(crate) message_ids: bool,
     pub(crate) name: String,
     pub(crate) delivery_timeout: Duration,
     pub(crate) request_timeout: Duration,
@@ -75,6 +76,7 @@ impl Default for ProducerConfig {
             buffer_bytes: 32 << 20,
             in_flight: 5,
             idempotent: true,
+            message_ids: false,
             name: String::new(),
             delivery_timeout: Duration::from_mins(2),
             request_timeout: Duration::from_secs(30),
@@ -132,6 +134,18 @@ impl ProducerConfig {
         self
     }
 
+    /// Whether records have message ids ([`Record::message_id`](crate::Record::message_id)): a
+    /// second append of an id to the topic, within its message-id window, appends nothing and is
+    /// answered with where the first one lies. Default false, and then an id is refused.
+    ///
+    /// Such a producer sends records one by one on the wire, one request after the other, up to
+    /// 1,000 records each: `compression`, `batch_bytes`, `linger`, `in_flight`, `idempotent` and
+    /// `name` mean nothing to it. No try doubles a record, whether it has an id or not.
+    pub fn message_ids(mut self, message_ids: bool) -> Self {
+        self.message_ids = message_ids;
+        self
+    }
+
     /// A name that only one producer has at a time: opening one fences those of the same name
     /// before it. At most 128 bytes. Default: none.
     ///
@@ -155,7 +169,9 @@ impl ProducerConfig {
         self
     }
 
-    /// Longest wait of a send for room in the buffer. Default 60 s.
+    /// Longest wait of a send for room in the buffer, and longest time that the broker may refuse
+    /// producers of the topic before records are given up with
+    /// [`SendError::Backpressure`](super::SendError::Backpressure). Default 60 s.
     pub fn max_block(mut self, wait: Duration) -> Self {
         self.max_block = wait;
         self

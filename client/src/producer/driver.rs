@@ -16,6 +16,7 @@ use super::handle::{identity, partitions};
 use super::lane::Identity;
 use super::link::{Event, Link};
 use super::pipeline::{Encode, Pipeline, PipelineConfig, Settled};
+use super::pressure::Pressure;
 use super::ticket::{Appended, Item};
 use crate::batcher::{Batcher, Sealed};
 use crate::clock;
@@ -59,6 +60,8 @@ pub(super) struct Driver {
     /// No more commands come.
     draining: bool,
     first_failure: Option<SendError>,
+    /// What the handles are told while the broker refuses.
+    pressure: Pressure,
 }
 
 impl Driver {
@@ -66,8 +69,8 @@ impl Driver {
         config: ProducerConfig,
         connection: Connection,
         topic: String,
-        partitions: u32,
-        identity: Option<Identity>,
+        (partitions, identity): (u32, Option<Identity>),
+        pressure: Pressure,
     ) -> Self {
         let per_partition = if config.idempotent {
             IN_FLIGHT_PER_PARTITION
@@ -82,6 +85,7 @@ impl Driver {
             named: !config.name.is_empty(),
             delivery_timeout: config.delivery_timeout,
             request_timeout: config.request_timeout,
+            max_block: config.max_block,
             backoff: config.backoff,
         };
         let (events, inbox) = mpsc::channel(config.in_flight + 4);
@@ -102,6 +106,7 @@ impl Driver {
             flushes: VecDeque::new(),
             draining: false,
             first_failure: None,
+            pressure,
             config,
             connection,
             topic,
@@ -361,6 +366,8 @@ impl Driver {
         };
         self.pipeline
             .answered(now, answer.sequence, outcome, retry::roll())?;
+        let pressed = self.pipeline.pressed.as_ref();
+        self.pressure.set(pressed.map(|(_, error)| error));
         if self.pipeline.has_ended() {
             self.link = None;
         }

@@ -23,6 +23,18 @@ pub enum SendError {
         /// Size of the buffer.
         buffer_bytes: usize,
     },
+    /// The broker refused producers of the topic for as long as a send may block: a group is too
+    /// far behind, or the disk is full.
+    #[error("the broker refused producers for {waited:?}: {error}")]
+    Backpressure {
+        /// Since the record was sent, or since the refusals began if that was later.
+        waited: Duration,
+        /// What it said last: the group, its limit, and when to come back.
+        #[source]
+        error: CallError,
+        /// An earlier try of the same batch went unanswered and may have worked.
+        may_have_applied: bool,
+    },
     /// The broker refused the batch, and trying again would not help.
     #[error("the broker refused the record: {error}")]
     Refused {
@@ -58,6 +70,9 @@ impl SendError {
             Self::Refused {
                 may_have_applied, ..
             }
+            | Self::Backpressure {
+                may_have_applied, ..
+            }
             | Self::TimedOut {
                 may_have_applied, ..
             } => *may_have_applied,
@@ -71,7 +86,7 @@ impl SendError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Refused { error, .. } => error.is_retryable(),
-            Self::BufferFull { .. } | Self::TimedOut { .. } => true,
+            Self::BufferFull { .. } | Self::Backpressure { .. } | Self::TimedOut { .. } => true,
             Self::Invalid(_) | Self::Closed | Self::Lost => false,
         }
     }
@@ -108,6 +123,9 @@ pub enum RecordError {
         /// As given.
         timestamp_ms: i64,
     },
+    /// This producer sends no message ids.
+    #[error("the producer was not opened to send message ids")]
+    MessageId,
     /// It cannot be written into a record batch.
     #[error("the record cannot be encoded: {0}")]
     Encoding(#[from] BatchError),

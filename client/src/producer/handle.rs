@@ -10,7 +10,9 @@ use varvelog_proto::v1;
 use super::config::ProducerConfig;
 use super::driver::{Command, Driver};
 use super::error::{RecordError, SendError};
+use super::identified::Identified;
 use super::lane::Identity;
+use super::pressure::Pressure;
 use super::ticket::{Item, Ticket};
 use crate::clock;
 use crate::connection::{Connection, answer};
@@ -35,6 +37,8 @@ pub struct Producer {
     buffer_bytes: usize,
     max_block: Duration,
     topic: Arc<str>,
+    message_ids: bool,
+    pressure: Pressure,
 }
 
 /// Why there is no producer.
@@ -70,14 +74,14 @@ impl Producer {
     /// Send a record: waits for room in the buffer, not for the answer, which is the ticket's.
     /// Records of one key sent one after the other keep their order.
     pub async fn send(&self, record: Record) -> Result<Ticket, SendError> {
-        check(&record)?;
+        check(&record, self.message_ids)?;
         let slot = self.reserve(record.buffer_bytes()).await?;
         slot.submit(record)
     }
 
     /// Send a record if there is room now.
     pub fn try_send(&self, record: Record) -> Result<Ticket, SendError> {
-        check(&record)?;
+        check(&record, self.message_ids)?;
         let wanted = self.fits(record.buffer_bytes())?;
         match self.try_reserve(wanted)? {
             Some(slot) => slot.submit(record),
@@ -96,7 +100,7 @@ impl Producer {
             let room = self.buffer.clone().acquire_many_owned(wanted).await;
             let place = self.commands.clone().reserve_owned().await;
             match (room, place) {
-                (Ok(room), Ok(place)) => Ok(Slot { room, place }),
+                (Ok(room), Ok(place)) => Ok(self.slot(room, place)),
                 _ => Err(SendError::Closed),
             }
         };
@@ -147,13 +151,28 @@ impl Producer {
             };
         };
         match self.commands.clone().try_reserve_owned() {
-            Ok(place) => Ok(Some(Slot { room, place })),
+            Ok(place) => Ok(Some(self.slot(room, place))),
             Err(TrySendError::Full(_)) => Ok(None),
             Err(TrySendError::Closed(_)) => Err(SendError::Closed),
         }
     }
 
+    fn slot(&self, room: OwnedSemaphorePermit, place: mpsc::OwnedPermit<Command>) -> Slot {
+        Slot {
+            room,
+            place,
+            message_ids: self.message_ids,
+        }
+    }
+
     fn full(&self, waited: Duration) -> SendError {
+        if let Some(error) = self.pressure.get() {
+            return SendError::Backpressure {
+                waited,
+                error,
+                may_have_applied: false,
+            };
+        }
         SendError::BufferFull {
             waited,
             buffer_bytes: self.buffer_bytes,
@@ -166,12 +185,13 @@ impl Producer {
 pub struct Slot {
     room: OwnedSemaphorePermit,
     place: mpsc::OwnedPermit<Command>,
+    message_ids: bool,
 }
 
 impl Slot {
     /// Send a record that fits, without waiting.
     pub fn submit(self, record: Record) -> Result<Ticket, SendError> {
-        check(&record)?;
+        check(&record, self.message_ids)?;
         let bytes = record.buffer_bytes();
         if bytes > self.room.num_permits() {
             let buffer_bytes = self.room.num_permits();
@@ -188,7 +208,10 @@ impl Slot {
 }
 
 /// What would make the whole batch unfit is refused before it gets there.
-fn check(record: &Record) -> Result<(), RecordError> {
+fn check(record: &Record, message_ids: bool) -> Result<(), RecordError> {
+    if record.message_id.is_some() && !message_ids {
+        return Err(RecordError::MessageId);
+    }
     if let Some(partition) = record
         .partition
         .filter(|partition| *partition >= PARTITIONS_MAX)
@@ -214,28 +237,38 @@ pub(super) async fn open(
     topic: String,
 ) -> Result<Producer, OpenError> {
     let opened = async {
-        let partitions = keep_trying(&config, || partitions(&connection, &topic)).await?;
-        let identity = if config.idempotent {
+        let found = keep_trying(&config, || get_topic(&connection, &topic)).await?;
+        let identity = if config.idempotent && !config.message_ids {
             Some(keep_trying(&config, || identity(&connection, &config.name)).await?)
         } else {
             None
         };
-        Ok((partitions, identity))
+        Ok((found, identity))
     };
-    let (partitions, identity) = match opened.await {
+    let (found, identity) = match opened.await {
         Ok(opened) => opened,
         Err(error) => return Err(OpenError { topic, error }),
     };
     let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
     let buffer = Arc::new(Semaphore::new(config.buffer_bytes));
+    let pressure = Pressure::default();
     let producer = Producer {
         commands,
         buffer: buffer.clone(),
         buffer_bytes: config.buffer_bytes,
         max_block: config.max_block,
         topic: topic.as_str().into(),
+        message_ids: config.message_ids,
+        pressure: pressure.clone(),
     };
-    let driver = Driver::new(config, connection, topic, partitions, identity);
+    if config.message_ids {
+        let window = id_window(&found);
+        let driver = Identified::new(config, connection, (topic, window), pressure);
+        tokio::spawn(driver.run(receiver, buffer));
+        return Ok(producer);
+    }
+    let partitions = count(&found);
+    let driver = Driver::new(config, connection, topic, (partitions, identity), pressure);
     tokio::spawn(driver.run(receiver, buffer));
     Ok(producer)
 }
@@ -266,12 +299,27 @@ async fn keep_trying<T, F: Future<Output = Result<T, CallError>>>(
 
 /// How many partitions the topic has.
 pub(super) async fn partitions(connection: &Connection, topic: &str) -> Result<u32, CallError> {
+    get_topic(connection, topic)
+        .await
+        .map(|found| count(&found))
+}
+
+async fn get_topic(connection: &Connection, topic: &str) -> Result<v1::Topic, CallError> {
     let request = connection.request(v1::GetTopicRequest {
         name: topic.to_owned(),
     });
     let response = answer(connection.topics().get_topic(request).await)?;
-    let partitions = response.topic.map_or(1, |topic| topic.partitions);
-    Ok(u32::try_from(partitions).unwrap_or(1).max(1))
+    Ok(response.topic.unwrap_or_default())
+}
+
+fn count(topic: &v1::Topic) -> u32 {
+    u32::try_from(topic.partitions).unwrap_or(1).max(1)
+}
+
+/// For how long the topic knows a message id again.
+fn id_window(topic: &v1::Topic) -> Duration {
+    let window = topic.config.as_ref().and_then(|it| it.message_id_window);
+    window.and_then(|it| it.try_into().ok()).unwrap_or_default()
 }
 
 /// A producer id.

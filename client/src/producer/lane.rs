@@ -96,6 +96,10 @@ impl<T> Lane<T> {
         self.pending.is_empty()
     }
 
+    pub(super) fn get(&self, id: u64) -> Option<&Pending<T>> {
+        self.pending.iter().find(|batch| batch.id == id)
+    }
+
     pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Pending<T>> {
         self.pending.iter_mut().find(|batch| batch.id == id)
     }

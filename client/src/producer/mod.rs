@@ -6,6 +6,9 @@
 //! bytes in the same order, when the stream breaks; by producer id and sequence the broker knows
 //! what it has already.
 //!
+//! With [`ProducerConfig::message_ids`] records have ids of their own: then a record that is sent a
+//! second time, by another program or another day, is appended once within the topic's window.
+//!
 //! What cannot be promised is said: [`SendError::may_have_applied`] is true when a try went
 //! unanswered and its outcome was never learned.
 
@@ -13,6 +16,7 @@ mod config;
 mod driver;
 mod error;
 mod handle;
+mod identified;
 mod lane;
 mod link;
 mod pipeline;
@@ -20,6 +24,7 @@ mod pipeline;
 mod pipeline_model;
 #[cfg(test)]
 mod pipeline_tests;
+mod pressure;
 mod ticket;
 mod verdict;
 

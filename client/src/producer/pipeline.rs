@@ -28,6 +28,8 @@ pub(super) struct PipelineConfig {
     pub(super) named: bool,
     pub(super) delivery_timeout: Duration,
     pub(super) request_timeout: Duration,
+    /// How long the broker may refuse producers before records are given up.
+    pub(super) max_block: Duration,
     pub(super) backoff: BackoffConfig,
 }
 
@@ -77,7 +79,7 @@ pub(super) struct Pipeline<T> {
     /// Partitions with batches.
     pub(super) active: BTreeSet<u32>,
     /// Batches that were not settled: partition and deadline. Deadlines rise with the number.
-    unsettled: BTreeMap<u64, (u32, Instant)>,
+    pub(super) unsettled: BTreeMap<u64, (u32, Instant)>,
     pub(super) requests: VecDeque<Request>,
     next_batch: u64,
     next_request: i64,
@@ -86,6 +88,8 @@ pub(super) struct Pipeline<T> {
     identity: Option<Identity>,
     identity_wanted: bool,
     pub(super) hold_until: Option<Instant>,
+    /// Since when the broker refuses producers, and what it said last.
+    pub(super) pressed: Option<(Instant, CallError)>,
     /// Failures since the last success.
     pub(super) failures: u32,
     /// Why nothing is taken any more.
@@ -107,6 +111,7 @@ impl<T> Pipeline<T> {
             identity,
             identity_wanted: false,
             hold_until: None,
+            pressed: None,
             failures: 0,
             ended: None,
             settled: Vec::new(),
@@ -215,7 +220,7 @@ impl<T> Pipeline<T> {
         let hold = self
             .hold_until
             .filter(|until| *until > now && !self.unsettled.is_empty());
-        [deadline, hold, self.overdue_at()]
+        [deadline, hold, self.overdue_at(), self.pressed_out_at()]
             .into_iter()
             .flatten()
             .min()
@@ -346,6 +351,7 @@ impl<T> Pipeline<T> {
 
     /// Settle what is out of time.
     pub(super) fn expire(&mut self, now: Instant) {
+        self.give_up_pressed(now);
         while let Some((&id, &(partition, deadline))) = self.unsettled.first_key_value()
             && deadline <= now
         {

@@ -199,6 +199,7 @@ pub(super) fn broken() -> CallError {
 }
 
 pub(super) const CONFIG: PipelineConfig = PipelineConfig {
+    max_block: Duration::from_mins(1),
     in_flight: 4,
     in_flight_per_partition: 4,
     request_bytes: 30,

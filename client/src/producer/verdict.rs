@@ -30,6 +30,7 @@ impl<T> Pipeline<T> {
         match answer {
             Ok(response) if response.results.len() == request.batches.len() => {
                 self.failures = 0;
+                self.pressed = None;
                 self.appended(&request, &response);
                 Ok(())
             }
@@ -66,6 +67,10 @@ impl<T> Pipeline<T> {
     }
 
     fn refused(&mut self, now: Instant, request: &Request, error: &CallError, draw: f64) {
+        self.pressed = error.is_backpressure().then(|| {
+            let since = self.pressed.take().map_or(now, |(since, _)| since);
+            (since, error.clone())
+        });
         let gap = error.is(reason::SEQUENCE_GAP);
         let mut gap_expected = false;
         for &(partition, id) in &request.batches {

@@ -12,3 +12,7 @@ mod fake;
 mod produce;
 mod produce_faults;
 mod read;
+mod settle;
+mod worker;
+mod worker_ends;
+mod worker_holds;

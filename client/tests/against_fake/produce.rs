@@ -281,6 +281,71 @@ async fn the_brokers_time_to_wait_is_honoured() {
     );
 }
 
+fn pressed(seconds: i64) -> Fault {
+    let limits = [("limit", 1_000), ("current", 1_001)];
+    let mut pressed = refusal(Code::ResourceExhausted, "BACKPRESSURE_DEPTH", &limits);
+    pressed.retry_after = Some(prost_types::Duration { seconds, nanos: 0 });
+    Fault::Refuse(pressed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_is_given_up_when_the_broker_refuses_producers_for_as_long_as_a_send_may_block() {
+    let fake = Fake::start(1);
+    let config = Producer::config().max_block(Duration::from_secs(20));
+    let producer = open(&fake, config).await;
+    let refuse = |times| {
+        let faults = (0..times).map(|_| Some(pressed(3)));
+        fake.state().faults.extend(faults);
+    };
+    // Refusals that end in time hurt nobody.
+    refuse(5);
+    appended(send(&producer, Record::new("early")).await).await;
+    refuse(1_000);
+    let began = tokio::time::Instant::now();
+    let error = send(&producer, Record::new("late")).await.await;
+    let error = error.expect_err("the gate stays closed");
+    let waited = began.elapsed();
+    assert!(
+        waited >= Duration::from_secs(20) && waited < Duration::from_secs(24),
+        "{waited:?}"
+    );
+    assert!(error.is_retryable() && !error.may_have_applied());
+    let SendError::Backpressure { error, .. } = error else {
+        panic!("{error}")
+    };
+    assert!(error.is_backpressure());
+    assert_eq!(error.metadata_number("limit"), Some(1_000));
+    let tries = fake.state().requests.len();
+    assert!(tries < 20, "the delay is honoured: {tries} tries");
+    fake.state().faults.clear();
+    appended(send(&producer, Record::new("again")).await).await;
+    assert_eq!(fake.values(0), ["early", "again"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_that_finds_no_room_while_the_broker_refuses_says_so() {
+    let fake = Fake::start(1);
+    let config = Producer::config()
+        .buffer_bytes(4 << 10)
+        .linger(Duration::ZERO)
+        .max_block(Duration::from_secs(2))
+        .delivery_timeout(Duration::from_mins(10));
+    let producer = open(&fake, config).await;
+    let faults = (0..1_000).map(|_| Some(pressed(30)));
+    fake.state().faults.extend(faults);
+    let first = send(&producer, Record::new(vec![0; 3 << 10])).await;
+    fake.until(|state| !state.requests.is_empty()).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let full = producer.try_send(Record::new(vec![0; 3 << 10]));
+    assert!(
+        matches!(&full, Err(SendError::Backpressure { error, .. })
+            if error.retry_after() == Some(Duration::from_secs(30))),
+        "{full:?}"
+    );
+    let error = first.await.expect_err("given up");
+    assert!(matches!(error, SendError::Backpressure { .. }), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refused_record_fails_alone_and_flush_tells() {
     let fake = Fake::start(2);

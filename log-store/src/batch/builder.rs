@@ -38,6 +38,11 @@ impl BatchBuilder {
         }
     }
 
+    /// Compresses the batch so, and not as was said when it began.
+    pub const fn set_codec(&mut self, codec: Codec) {
+        self.codec = codec;
+    }
+
     /// Says who sends the batch.
     pub const fn set_producer(&mut self, stamp: ProducerStamp) {
         self.producer = Some(stamp);

@@ -43,7 +43,7 @@ pub use header::{
     BatchHeader, HEADER_BYTES, ProducerStamp, STAMP_BYTES, read_header, stamp, stamped_head,
     verify_crc,
 };
-pub use partitioner::partition_for_key;
+pub use partitioner::{key_hash, partition_for_key};
 pub use record::{HeaderIter, Headers, RecordRef};
 pub use records::{RecordIter, Records};
 pub use validate::{BatchRules, validate, validate_sized};

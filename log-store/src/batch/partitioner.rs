@@ -12,6 +12,11 @@ pub fn partition_for_key(key: &[u8], partitions: u32) -> u32 {
         .unwrap_or(0)
 }
 
+/// The hash of `key` that its partition is chosen by, as Kafka has it.
+pub fn key_hash(key: &[u8]) -> i32 {
+    murmur2::murmur2(key, SEED).cast_signed()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,7 +37,7 @@ mod tests {
     #[test]
     fn the_hash_is_the_one_of_kafka() {
         for (key, hash) in VECTORS {
-            assert_eq!(murmur2::murmur2(key, SEED), hash.cast_unsigned());
+            assert_eq!(key_hash(key), hash);
         }
     }
 

@@ -44,6 +44,15 @@ impl Records {
         self.plain.len()
     }
 
+    /// The same records in memory of their own, which keeps nothing else alive.
+    #[must_use]
+    pub fn to_owned_bytes(&self) -> Self {
+        Self {
+            header: self.header,
+            plain: Bytes::copy_from_slice(&self.plain),
+        }
+    }
+
     /// The records in their order. What is not a record, missing or left over gives one error, and
     /// nothing behind it.
     pub fn iter(&self) -> RecordIter<'_> {

@@ -308,3 +308,21 @@ fn the_checksum_is_judged_before_what_it_covers() {
         "{refused:?}"
     );
 }
+
+#[test]
+fn a_count_over_the_limit_is_refused_before_anything_is_decompressed() {
+    let declared = |count: u32| {
+        let mut body = encode(Codec::Gzip, None, &small()).unwrap().to_vec();
+        body[23..27].copy_from_slice(&(count - 1).to_be_bytes());
+        body[57..61].copy_from_slice(&count.to_be_bytes());
+        // What no decompressor takes.
+        body[61..].fill(0xff);
+        reseal(&mut body);
+        validate(&body.into(), &RULES).unwrap_err()
+    };
+    let is_of_count = |error: BatchError| error.to_string().contains("record count");
+    assert!(!is_of_count(declared(RULES.records_max)));
+    for count in [RULES.records_max + 1, 1_000_000, (1 << 31) - 1] {
+        assert!(is_of_count(declared(count)), "{count}");
+    }
+}

@@ -88,7 +88,7 @@ impl Active {
         file.set_len(segment.bytes.into())?;
         let known = complete(folder, file.as_ref(), &identity, segment.extent())?;
         let entries: Vec<_> = known.entries().collect();
-        let index = GrowingIndex::create(folder, &identity, &entries)?;
+        let index = GrowingIndex::reopen(folder, &identity, &entries)?;
         let spacing = Spacing::behind(interval_bytes, index.index());
         Ok(Some(Self::new(identity, file, index, spacing)))
     }

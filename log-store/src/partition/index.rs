@@ -124,6 +124,17 @@ impl Index {
         stored
     }
 
+    /// Sets all words behind the entries to zero, by the single writer.
+    pub(crate) fn clear_rest(&self) {
+        for words in [&self.offsets, &self.times] {
+            for at in self.count()..words.count() {
+                if words.load(at) != Some(0) {
+                    words.store(at, 0);
+                }
+            }
+        }
+    }
+
     /// Forgets the entries from `count` on; only before anyone shares the index.
     pub(crate) fn truncate(&self, count: u32) {
         self.count.fetch_min(count, Ordering::AcqRel);

@@ -4,7 +4,9 @@
 //! the first word that is zero. Once the segment is sealed they are written anew, without room to
 //! spare, their count in the header and a checksum behind the last word. Neither is ever synced:
 //! whatever a crash leaves is judged when it is read, and built again from the segment when in
-//! doubt. A file is made under a temporary name, so that none is changed while someone maps it.
+//! doubt. A file is made under a temporary name, so that none is changed while someone maps it. A
+//! segment that is gone on with keeps its files: readers that still map them know how many entries
+//! they have, and those are stored again as they are.
 
 use std::io;
 use std::sync::Arc;
@@ -61,6 +63,46 @@ impl GrowingIndex {
         })
     }
 
+    /// Goes on in the files that are there with `entries`, all there is to know of the segment;
+    /// makes them anew if they are not those of a growing segment or have no room.
+    pub(crate) fn reopen(
+        folder: &dyn Dir,
+        identity: &Identity,
+        entries: &[IndexEntry],
+    ) -> io::Result<Self> {
+        match Self::reuse(folder, identity, entries)? {
+            Some(index) => Ok(index),
+            None => Self::create(folder, identity, entries),
+        }
+    }
+
+    fn reuse(
+        folder: &dyn Dir,
+        identity: &Identity,
+        entries: &[IndexEntry],
+    ) -> io::Result<Option<Self>> {
+        let [offsets, times] = KINDS.map(|kind| open_growing(folder, identity, kind));
+        let (Some((offset_file, file_bytes)), Some((time_file, time_bytes))) = (offsets, times)
+        else {
+            return Ok(None);
+        };
+        if file_bytes != time_bytes || file_bytes < file_bytes_for(entries.len())? {
+            return Ok(None);
+        }
+        let offsets = allocate(offset_file.as_ref(), file_bytes)?;
+        let times = allocate(time_file.as_ref(), file_bytes)?;
+        let index = Index::new(identity.base, offsets, times, 0);
+        if !entries.iter().all(|entry| index.push(entry)) {
+            return Ok(None);
+        }
+        index.clear_rest();
+        Ok(Some(Self {
+            index,
+            files: [offset_file, time_file],
+            file_bytes,
+        }))
+    }
+
     /// What readers use; it shares the entries until the files grow.
     pub(crate) fn index(&self) -> &Index {
         &self.index
@@ -105,6 +147,24 @@ fn create_mapped(
     file.write_at(&encode_file_header(kind, identity, 0), 0)?;
     folder.rename(&temporary(&name), &name)?;
     Ok((file, words))
+}
+
+/// The file of a growing segment and its size, if it is one and has a size that such files have.
+/// It is read as a whole: a page that cannot be read must not be met first in its map.
+fn open_growing(
+    folder: &dyn Dir,
+    identity: &Identity,
+    kind: FileKind,
+) -> Option<(Arc<dyn File>, u32)> {
+    let file = folder.open(&name(kind, identity)).ok()?;
+    let content = read_whole(file.as_ref(), INDEX_FILE_BYTES_MAX.into()).ok()?;
+    let bytes = u32::try_from(content.len()).ok()?;
+    let is_ours = matches!(
+        read_file_header(kind, identity, &content),
+        HeaderFound::Ours { count: 0 }
+    );
+    let is_a_step = bytes >= INDEX_FILE_BYTES_MIN && bytes.is_power_of_two();
+    (is_ours && is_a_step).then_some((file, bytes))
 }
 
 fn allocate(file: &dyn File, bytes: u32) -> io::Result<Words> {

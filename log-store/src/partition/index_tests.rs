@@ -324,3 +324,46 @@ fn an_index_that_looks_right_and_is_wrong_is_not_trusted() {
         }
     }
 }
+
+#[test]
+fn a_segment_that_is_gone_on_with_keeps_its_index_files_without_what_lay_behind() {
+    let (_folder, dir) = folder();
+    let before = GrowingIndex::create(dir.as_ref(), &IDENTITY, &entries(900)).unwrap();
+    let still_read = before.index().clone();
+    let after = GrowingIndex::reopen(dir.as_ref(), &IDENTITY, &entries(300)).unwrap();
+    after.push(&entry(300));
+    let found = read_growing(dir.as_ref(), &IDENTITY, EXTENT).unwrap();
+    let found: Vec<_> = found.entries().collect();
+    assert_eq!(found, entries(301));
+    // The words are shared: the same file, not one in its place.
+    assert_eq!(still_read.get(300), Some(entry(300)));
+    assert_eq!(still_read.get(299), Some(entry(299)));
+}
+
+#[test]
+fn index_files_that_cannot_be_gone_on_with_are_made_anew() {
+    let (_folder, dir) = folder();
+    let make = |count| GrowingIndex::reopen(dir.as_ref(), &IDENTITY, &entries(count)).unwrap();
+    let size = |file: PartitionFile| dir.open(&file.name()).unwrap().len().unwrap();
+    let check = |count: u32, why: &str| {
+        drop(make(count));
+        let found = read_growing(dir.as_ref(), &IDENTITY, EXTENT).unwrap();
+        assert_eq!(found.count(), count, "{why}");
+        let index = size(PartitionFile::Index(Offset::ZERO));
+        assert_eq!(index, size(PartitionFile::TimeIndex(Offset::ZERO)), "{why}");
+        assert!(index.is_power_of_two(), "{why}");
+    };
+    check(10, "there are none");
+    check(5000, "there is no room");
+    let time = PartitionFile::TimeIndex(Offset::ZERO).name();
+    dir.remove(&time).unwrap();
+    check(20, "one is gone");
+    let file = dir.open(&time).unwrap();
+    file.write_at(&[0xff; 64], 0).unwrap();
+    check(20, "one is not ours");
+    dir.open(&time).unwrap().set_len(1000).unwrap();
+    check(20, "one is short");
+    let sealed = make(30);
+    write_sealed(dir.as_ref(), &IDENTITY, sealed.index()).unwrap();
+    check(20, "they are those of a sealed segment");
+}

@@ -119,9 +119,34 @@ impl PartitionWriter {
             self.close_files();
             return Ok(());
         }
-        let result = self.unsynced.sync(&self.shared);
+        let folder = self.unsynced.folder.then(|| self.shared.open_folder());
+        // Nothing was synced yet, so that this may be tried again.
+        let folder = folder.transpose().map_err(|source| self.io(source))?;
+        let result = self
+            .unsynced
+            .sync(folder.as_ref(), &self.shared.volume.root);
         self.is_fenced = result.is_err();
         result.map_err(|source| self.io(source))
+    }
+
+    /// Files and folders that [`PartitionWriter::sync`] would sync.
+    pub(super) fn unsynced_count(&self) -> usize {
+        self.unsynced.segments.len()
+            + usize::from(self.unsynced.folder)
+            + usize::from(self.unsynced.root)
+    }
+
+    /// What was flushed is synced, by a sync of the whole file system.
+    pub(super) fn note_synced(&mut self) {
+        if !self.is_dirty() {
+            self.close_files();
+        }
+        self.unsynced = Unsynced::default();
+    }
+
+    /// Refuses everything that would add to what is on disk, from now on.
+    pub(super) fn fence(&mut self) {
+        self.is_fenced = true;
     }
 
     /// What is flushed. For a checkpoint, [`PartitionWriter::sync`] must have succeeded since the
@@ -140,7 +165,7 @@ impl PartitionWriter {
 
     /// Whether something is flushed that no sync has settled yet.
     pub fn is_dirty(&self) -> bool {
-        self.unsynced.folder || self.unsynced.root || !self.unsynced.segments.is_empty()
+        self.unsynced_count() > 0
     }
 
     /// Moves the start, never back and never beyond the end. Segments wholly in front of it leave
@@ -195,6 +220,11 @@ impl PartitionWriter {
         let rolled = self.chain.seal();
         self.shared.publish_chain(self.chain.clone());
         rolled
+    }
+
+    /// Whether the segment that is written to is open.
+    pub fn has_open_files(&self) -> bool {
+        self.active.is_some()
     }
 
     /// Closes the files of a partition that is not written to for a while; the next flush opens
@@ -311,7 +341,7 @@ impl PartitionWriter {
         self.epochs.drain(..excess);
     }
 
-    fn check_fence(&self) -> Result<(), WriteError> {
+    pub(super) fn check_fence(&self) -> Result<(), WriteError> {
         if self.is_fenced {
             Err(WriteError::Fenced {
                 partition: self.shared.id,
@@ -341,17 +371,17 @@ impl PartitionWriter {
 
 impl Unsynced {
     /// Segments before the names that lead to them.
-    fn sync(&mut self, shared: &Shared) -> io::Result<()> {
+    fn sync(&mut self, folder: Option<&Arc<dyn Dir>>, root: &Arc<dyn Dir>) -> io::Result<()> {
         while let Some((_, file)) = self.segments.last() {
             file.sync_data()?;
             self.segments.pop();
         }
-        if self.folder {
-            shared.open_folder()?.sync()?;
+        if let Some(folder) = folder {
+            folder.sync()?;
             self.folder = false;
         }
         if self.root {
-            shared.volume.root.sync()?;
+            root.sync()?;
             self.root = false;
         }
         Ok(())

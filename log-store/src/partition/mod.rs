@@ -30,11 +30,13 @@ mod reader;
 mod remove;
 mod repair;
 mod segment;
+mod settle;
 mod shared;
 mod source;
 mod stored;
 mod tail;
 mod take;
+mod verify;
 mod walk;
 
 pub use error::{OpenError, ReadError, WriteError};
@@ -48,9 +50,11 @@ pub use open_files::OpenFiles;
 pub use reader::PartitionReader;
 pub use remove::{remove_below, remove_files};
 pub use repair::RepairReport;
+pub use settle::{SyncError, sync_all};
 pub use stored::{CommittedBatch, PartitionConfig, SegmentInfo, StoredBatch, Volume};
 pub use tail::TailAppender;
 pub use take::ReadLimit;
+pub use verify::damaged_headers;
 pub use walk::OffsetRange;
 
 #[cfg(test)]

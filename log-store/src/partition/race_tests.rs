@@ -62,6 +62,40 @@ fn readers_see_no_gap_while_the_tail_is_flushed() {
 }
 
 #[test]
+fn the_last_record_is_read_while_it_moves_from_the_tail_to_a_segment() {
+    const BATCHES: u64 = 4000;
+    let PartitionParts {
+        mut writer,
+        mut tail,
+        reader,
+    } = Scratch::new().create(SMALL);
+    let end = offset(2 * BATCHES);
+    tail.push(batch(Offset::ZERO, 2, 10, 0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let reader = reader.clone();
+            scope.spawn(move || {
+                let mut last = Offset::ZERO;
+                while last < end.minus(1) {
+                    last = reader.end().minus(1);
+                    let read = reader.read(last, ALL).unwrap();
+                    let found = read.first().expect("what was there once stays");
+                    assert_eq!(found.end(), last.plus(1));
+                    assert!(reader.append_time_at(last).unwrap().is_some());
+                }
+            });
+        }
+        scope.spawn(move || {
+            while tail.end() < end {
+                writer.flush().unwrap();
+                let time = i64::try_from(tail.end().get()).unwrap();
+                tail.push(batch(tail.end(), 2, 10, time));
+            }
+        });
+    });
+}
+
+#[test]
 fn retention_under_readers_gives_them_records_or_tells_them_the_start() {
     const LAST: u64 = 1195;
     let scratch = Scratch::on_system_disk();

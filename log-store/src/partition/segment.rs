@@ -218,6 +218,7 @@ impl OpenSegment {
         let wanted = take
             .bytes_left()
             .saturating_add(LOOKUP_WINDOW_BYTES)
+            .min(self.bytes_up_to(at, take.until()))
             .min(READ_CHUNK_BYTES);
         let mut chunk = self.read_bytes(extent, at.position, wanted)?;
         if let Some((first, _)) = self.seed.decode(&chunk)
@@ -247,6 +248,17 @@ impl OpenSegment {
             Chunk::Damaged
         } else {
             next_chunk(at, passed)
+        })
+    }
+
+    /// Bytes from `at` to where, as the index has it, nothing begins any more that lies in front of
+    /// `until`; at least a look-up's window. One that is wrong costs another read.
+    fn bytes_up_to(&self, at: Spot, until: Offset) -> u32 {
+        let in_front = self.index.up_to_offset(until.minus(1).max(at.offset));
+        let behind = self.index.get(in_front);
+        behind.map_or(u32::MAX, |entry| {
+            let bytes = entry.spot.position.saturating_sub(at.position);
+            bytes.max(LOOKUP_WINDOW_BYTES)
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use crate::fs::Dir;
-use crate::limits::{INDEX_INTERVAL_BYTES, SEGMENT_BYTES_DEFAULT};
+use crate::limits::{INDEX_INTERVAL_BYTES, SEGMENT_BYTES_DEFAULT, SYNC_EACH_MAX};
 use crate::partition::fields::size_u64;
 use crate::partition::open_files::OpenFiles;
 use crate::{Epoch, FolderId, Offset, WallMs};
@@ -41,6 +41,8 @@ pub struct Volume {
     /// Bytes of bodies that no partition has flushed yet. The owner of the volume bounds it: a
     /// push never waits.
     pub unflushed_bytes: Arc<AtomicU64>,
+    /// Files and folders up to which a checkpoint syncs each; beyond, the whole file system.
+    pub sync_each_max: usize,
 }
 
 impl Volume {
@@ -52,6 +54,7 @@ impl Volume {
             folder,
             files,
             unflushed_bytes: Arc::default(),
+            sync_each_max: SYNC_EACH_MAX,
         }
     }
 

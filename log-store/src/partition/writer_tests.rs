@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::log::is_near;
 use super::samples::{ALL, FOLDER, PARTITION, SMALL, Scratch, batch, fill, offset};
 use super::*;
-use crate::fs::{Dir, File, Space};
+use crate::fs::{Dir, File, Space, VolumeSync};
 use crate::layout::{PartitionFile, partition_folder};
 use crate::{Epoch, Offset};
 
@@ -38,6 +38,9 @@ impl Dir for Untouchable {
         panic!("the disk is asked")
     }
     fn sync(&self) -> io::Result<()> {
+        panic!("the disk is asked")
+    }
+    fn sync_volume(&self) -> io::Result<VolumeSync> {
         panic!("the disk is asked")
     }
     fn space(&self) -> io::Result<Space> {

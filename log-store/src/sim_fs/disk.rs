@@ -29,6 +29,8 @@ pub(super) struct State {
     stamp_base: Stamp,
     stop: Option<Stop>,
     bytes_total: Option<u64>,
+    /// Whether the volume can be synced as a whole.
+    pub(super) syncs_whole: bool,
 }
 
 /// When the process dies.
@@ -67,6 +69,7 @@ impl SimDisk {
             stamp_base: 0,
             stop: None,
             bytes_total: None,
+            syncs_whole: true,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -104,6 +107,11 @@ impl SimDisk {
         self.state().bytes_total = Some(bytes);
     }
 
+    /// The volume cannot be synced as a whole from now on, as on some file systems.
+    pub fn forbid_sync_volume(&self) {
+        self.state().syncs_whole = false;
+    }
+
     /// What a new process finds after this one was killed: all that was written.
     #[must_use]
     pub fn process_kill(&self) -> Self {
@@ -114,10 +122,11 @@ impl SimDisk {
             Node::Dir(dir) => Node::Dir(dir.clone()),
         });
         let nodes = nodes.collect();
-        let bytes_total = state.bytes_total;
+        let (bytes_total, syncs_whole) = (state.bytes_total, state.syncs_whole);
         drop(state);
         let killed = Self::of(nodes);
         killed.state().bytes_total = bytes_total;
+        killed.state().syncs_whole = syncs_whole;
         killed.state().stamp_base = stamp;
         killed
     }

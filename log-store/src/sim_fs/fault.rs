@@ -17,6 +17,10 @@ pub enum Call {
     Sync,
     /// Syncing a folder.
     SyncDir,
+    /// Syncing the whole volume.
+    SyncVolume,
+    /// Opening a file or a folder.
+    Open,
     /// Making a file or a folder.
     Create,
     /// Renaming a file.
@@ -34,11 +38,14 @@ pub enum Failure {
     NoSpace,
     /// EINTR.
     Interrupted,
+    /// EMFILE.
+    NoDescriptor,
     /// It moves about half of the bytes and says so; other calls than reads and writes do not
     /// know it.
     Short,
 }
 
+const EMFILE: i32 = 24;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
@@ -82,11 +89,16 @@ impl Faults {
         match met {
             None => Ok(false),
             Some(Failure::Short) => Ok(true),
-            Some(Failure::Broken) => Err(io::Error::from_raw_os_error(EIO)),
+            Some(Failure::Broken) => Err(broken()),
             Some(Failure::NoSpace) => Err(no_space()),
+            Some(Failure::NoDescriptor) => Err(io::Error::from_raw_os_error(EMFILE)),
             Some(Failure::Interrupted) => Err(io::Error::from(io::ErrorKind::Interrupted)),
         }
     }
+}
+
+pub(super) fn broken() -> io::Error {
+    io::Error::from_raw_os_error(EIO)
 }
 
 pub(super) fn no_space() -> io::Error {

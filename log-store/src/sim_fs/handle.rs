@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::disk::{Extent, SimDisk, stopped};
 use super::fault::Call;
 use super::node::{DirNode, DirOp, FileNode, Node, NodeId};
-use crate::fs::{Dir, File, Space, check_name, read_until_full, write_until_done};
+use crate::fs::{Dir, File, Space, VolumeSync, check_name, read_until_full, write_until_done};
 use crate::mapped::Mapped;
 
 /// An open folder.
@@ -68,6 +68,7 @@ impl Dir for SimDir {
     fn open_dir(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
         check_name(name)?;
         let mut state = self.disk.state();
+        state.faults.meet(Call::Open)?;
         let node = state.find(self.node, name)?;
         state.dir(node)?;
         Ok(self.handle(node))
@@ -87,6 +88,7 @@ impl Dir for SimDir {
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
         check_name(name)?;
         let mut state = self.disk.state();
+        state.faults.meet(Call::Open)?;
         let node = state.find(self.node, name)?;
         state.file(node)?;
         Ok(self.file_handle(node))
@@ -152,6 +154,24 @@ impl Dir for SimDir {
         state.faults.meet(Call::SyncDir)?;
         state.dir(self.node)?.sync();
         Ok(())
+    }
+
+    fn sync_volume(&self) -> io::Result<VolumeSync> {
+        let mut state = self.disk.state();
+        if !state.syncs_whole {
+            return Ok(VolumeSync::Unavailable);
+        }
+        state.mutate()?;
+        let met = state.faults.meet(Call::SyncVolume);
+        for node in &mut state.nodes {
+            match (node, &met) {
+                (Node::File(file), Ok(_)) => file.sync(),
+                (Node::File(file), Err(_)) => file.lose_pending(),
+                (Node::Dir(dir), Ok(_)) => dir.sync(),
+                (Node::Dir(_), Err(_)) => {}
+            }
+        }
+        met.map(|_short| VolumeSync::Settled)
     }
 
     fn space(&self) -> io::Result<Space> {
@@ -260,11 +280,12 @@ impl File for SimFile {
         state.mutate()?;
         let met = state.faults.meet(Call::Sync);
         let file = state.file(self.node)?;
+        let met = met.and_then(|_short| file.report_loss());
         match met {
-            Ok(_) => file.sync(),
+            Ok(()) => file.sync(),
             Err(_) => file.fail_sync(),
         }
-        met.map(drop)
+        met
     }
 
     fn drop_cache(&self) -> io::Result<()> {

@@ -1,9 +1,11 @@
 //! Files and folders: what is settled, and what has happened since.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::fault::broken;
 use super::image::{Image, PAGE_BYTES};
 use crate::mapped::{PAGE_WORDS, Page, empty_page};
 
@@ -45,6 +47,8 @@ pub(super) struct FileNode {
     pub(super) pending: Vec<(Stamp, FileOp)>,
     /// A sync failed: some of what is read now will never be written.
     lost: bool,
+    /// Something was lost, and no sync of this file has said so yet.
+    unreported: bool,
     /// Mapped pages, from the start of the file; the truth about what they cover.
     pages: Vec<Arc<Page>>,
 }
@@ -112,6 +116,23 @@ impl FileNode {
         self.take_words();
         self.lost = true;
         self.pending.clear();
+    }
+
+    /// What is not settled is lost on its way to the device.
+    pub(super) fn lose_pending(&mut self) {
+        if !self.pending.is_empty() {
+            self.fail_sync();
+            self.unreported = true;
+        }
+    }
+
+    /// Fails, once, if something was lost.
+    pub(super) fn report_loss(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.unreported) {
+            Err(broken())
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn drop_cache(&mut self) {
@@ -190,6 +211,7 @@ impl FileNode {
         let stored = self.stored_words();
         let mut node = Self {
             pages: Vec::new(),
+            unreported: false,
             ..self.clone()
         };
         for (position, value) in stored {

@@ -3,7 +3,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::*;
-use crate::fs::{Dir, File, read_whole};
+use crate::fs::{Dir, File, VolumeSync, read_whole};
 
 const STATES_MAX: usize = 10_000;
 
@@ -337,4 +337,30 @@ fn a_file_that_was_mapped_keeps_its_length() {
         file.map(8192).unwrap_err().kind(),
         io::ErrorKind::InvalidInput
     );
+}
+
+#[test]
+fn a_sync_of_the_volume_settles_data_and_names_everywhere() {
+    let disk = SimDisk::new();
+    let inner = disk.root().create_dir("folder").unwrap();
+    inner.create("file").unwrap().write_at(b"x", 0).unwrap();
+    assert_eq!(inner.sync_volume().unwrap(), VolumeSync::Settled);
+    for state in disk.crash_states(1, STATES_MAX) {
+        let folder = state.root().open_dir("folder").unwrap();
+        let file = folder.open("file").unwrap();
+        assert_eq!(read_whole(file.as_ref(), 10).unwrap(), b"x");
+    }
+}
+
+#[test]
+fn a_failed_sync_of_the_volume_loses_what_was_pending_and_each_file_says_so_once() {
+    let (disk, root, file) = disk_with("file", b"old");
+    let untouched = root.create("other").unwrap();
+    file.write_at(b"new", 0).unwrap();
+    disk.fail(Call::SyncVolume, 1, Failure::Broken);
+    assert!(root.sync_volume().is_err());
+    assert!(untouched.sync_data().is_ok());
+    assert!(file.sync_data().is_err());
+    assert!(file.sync_data().is_ok());
+    assert_eq!(contents(&disk, "file"), [Some(bytes(b"old"))].into());
 }

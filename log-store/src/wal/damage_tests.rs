@@ -195,10 +195,10 @@ fn a_file_that_is_gone_is_missed() {
     let dir = disk.process_kill().root();
     dir.remove(&name(1)).unwrap();
     let error = numbers(&dir, 1).unwrap_err();
-    let WalError::Missing { wanted, oldest } = error else {
+    let WalError::Missing { wanted, reach } = error else {
         panic!("{error}")
     };
-    assert_eq!((wanted.get(), oldest.get()), (1, 6));
+    assert_eq!((wanted.get(), reach), (1, Reach::From(Sequence::new(6))));
     assert_eq!(numbers(&dir, 6).unwrap().len(), 12);
     let mut oldest = WalReader::open_at_oldest(Arc::clone(&dir), FOLDER).unwrap();
     assert_eq!(read_all(&mut oldest).unwrap().len(), 12);

@@ -1,5 +1,6 @@
 //! What can go wrong with the write-ahead log.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -42,19 +43,28 @@ pub enum WalError {
         /// Why.
         what: String,
     },
-    /// The log begins after the first command that is wanted.
-    #[error("the write-ahead log begins at command {oldest}, but command {wanted} is needed")]
+    /// Files of the log are gone: it does not reach what is wanted of it. Nothing was changed.
+    #[error(
+        "the write-ahead log in the folder wal {reach}, but everything from command {wanted} on is \
+         needed: files of it are gone"
+    )]
     Missing {
-        /// The first command wanted.
+        /// The first command wanted, which need not be there, but those before and behind it.
         wanted: Sequence,
-        /// The first command that there may be.
-        oldest: Sequence,
+        /// What there is.
+        reach: Reach,
     },
     /// The volume has no room for another file. Nothing was written; it may work later.
     #[error("the volume has no room for a write-ahead log file of {bytes} bytes")]
     NoSpace {
         /// Size of the file.
         bytes: u64,
+    },
+    /// Too many files are open for another. Nothing was written; it may work later.
+    #[error("too many files are open to use the write-ahead log file {file}")]
+    NoDescriptor {
+        /// The file.
+        file: String,
     },
     /// A frame is larger than may be. Nothing was written.
     #[error("a write-ahead log frame may hold {bytes_max} bytes and {bulks_max} batches")]
@@ -66,14 +76,38 @@ pub enum WalError {
     },
 }
 
+/// Which commands a log holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// None that is known.
+    Nothing,
+    /// This one and later ones.
+    From(Sequence),
+    /// This one at most.
+    Through(Sequence),
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("holds no command"),
+            Self::From(oldest) => write!(f, "begins only at command {oldest}"),
+            Self::Through(last) => write!(f, "ends at command {last}"),
+        }
+    }
+}
+
 impl WalError {
     /// Whether the log takes no more after this.
     pub fn is_final(&self) -> bool {
-        !matches!(self, Self::NoSpace { .. } | Self::TooLarge { .. })
+        !matches!(
+            self,
+            Self::NoSpace { .. } | Self::NoDescriptor { .. } | Self::TooLarge { .. }
+        )
     }
 
     /// Wraps a failure of the disk.
-    pub(super) fn io(action: &'static str, file: &str) -> impl Fn(io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, file: &str) -> impl Fn(io::Error) -> Self {
         let file = file.to_owned();
         move |source| Self::Io {
             action,

@@ -19,8 +19,9 @@ const MAGIC: [u8; 8] = *b"VARVEWAL";
 const VERSION: u32 = 1;
 const FLAG_RECYCLED: u32 = 1;
 const CHECKED_BYTES: usize = 64;
-/// Bytes fetched at once while frames are small.
-const WINDOW_BYTES: u64 = 256 * 1024;
+/// Bytes fetched at once. A frame that reaches beyond is fetched again from its beginning, so this
+/// is several times what frames usually have.
+const WINDOW_BYTES: u64 = 2 << 20;
 
 /// What the first bytes of a file say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,6 +171,26 @@ impl LogFile {
         self.bytes < self.header.file_bytes
     }
 
+    /// Whether it reaches as far as `bytes` behind `position`.
+    fn holds(&self, position: u64, bytes: u64) -> bool {
+        position
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.bytes)
+    }
+
+    /// The `bytes` at `position` and no more; nothing when the file ends before they do.
+    pub(super) fn peek(&self, position: u64, bytes: u64) -> Result<Option<Bytes>, WalError> {
+        let found = self.holds(position, bytes);
+        found.then(|| self.read(position, bytes)).transpose()
+    }
+
+    fn read(&self, position: u64, bytes: u64) -> Result<Bytes, WalError> {
+        let bytes = usize::try_from(bytes).map_err(io::Error::other);
+        let mut buffer = vec![0; bytes.map_err(self.io("read"))?];
+        read_exact_at(self.file.as_ref(), &mut buffer, position).map_err(self.io("read"))?;
+        Ok(buffer.into())
+    }
+
     pub(super) fn io(&self, action: &'static str) -> impl Fn(io::Error) -> WalError {
         WalError::io(action, &self.name)
     }
@@ -199,23 +220,16 @@ impl Window {
         position: u64,
         bytes: u64,
     ) -> Result<Option<Bytes>, WalError> {
-        if position
-            .checked_add(bytes)
-            .is_none_or(|end| end > log.bytes)
-        {
+        if !log.holds(position, bytes) {
             return Ok(None);
         }
         if let Some(found) = self.slice(position, bytes) {
             return Ok(Some(found));
         }
         let fetch = bytes.max(WINDOW_BYTES).min(log.bytes - position);
-        let fetch =
-            usize::try_from(fetch).map_err(|error| log.io("read")(io::Error::other(error)))?;
-        let mut buffer = vec![0; fetch];
-        read_exact_at(log.file.as_ref(), &mut buffer, position).map_err(log.io("read"))?;
         *self = Self {
             start: position,
-            bytes: buffer.into(),
+            bytes: log.read(position, fetch)?,
         };
         Ok(self.slice(position, bytes))
     }

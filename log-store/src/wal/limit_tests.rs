@@ -260,3 +260,28 @@ fn jobs_run_on_other_threads_while_frames_are_appended() {
     }
     assert_eq!(last, Some(150));
 }
+
+#[test]
+fn too_many_open_files_refuse_a_file_and_are_no_end() {
+    for call in [Call::Create, Call::Open] {
+        let disk = SimDisk::new();
+        let dir = disk.root();
+        let mut wal = start(&dir);
+        if call == Call::Open {
+            // Files to be used again are opened.
+            wal.append(&[frame(3000), frame(3000), frame(3000), frame(3000)])
+                .unwrap();
+            wal.release_before(wal.next_sequence()).unwrap();
+            assert!(count(&dir, ".spare") > 0);
+        }
+        wal.append(&[frame(3000)]).unwrap();
+        let next = wal.next_sequence();
+        disk.fail(call, 1, Failure::NoDescriptor);
+        let error = wal.append(&[frame(3000), frame(3000)]).unwrap_err();
+        assert!(matches!(error, WalError::NoDescriptor { .. }), "{error:?}");
+        assert!(!error.is_final());
+        assert_eq!(wal.next_sequence(), next);
+        wal.append(&[frame(3000), frame(3000)]).unwrap();
+        wal.sync_job().run().unwrap();
+    }
+}

@@ -20,7 +20,7 @@ mod sync;
 mod tail;
 mod writer;
 
-pub use error::WalError;
+pub use error::{Reach, WalError};
 pub use frame::{Bulk, Frame, FrameKind, Place, ReadFrame};
 pub use reader::WalReader;
 pub use recycle::PrepareJob;
@@ -36,6 +36,8 @@ mod damage_tests;
 mod fixture_tests;
 #[cfg(test)]
 mod limit_tests;
+#[cfg(test)]
+mod missing_tests;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]

@@ -6,12 +6,14 @@
 //! 2. what is missing is not wanted: reading goes on with the first frame that is there;
 //! 3. a frame that cannot be read is known to have been on disk: that is damage, see
 //!    [`WalError::Corrupt`], and nothing is changed;
-//! 4. the log ends here. What lies behind was never acknowledged; [`WalReader::into_writer`] cuts
+//! 4. the log ends before the first frame wanted: what was between is gone, see
+//!    [`WalError::Missing`], and nothing is changed;
+//! 5. the log ends here. What lies behind was never acknowledged; [`WalReader::into_writer`] cuts
 //!    it off.
 
 use std::sync::Arc;
 
-use super::error::WalError;
+use super::error::{Reach, WalError};
 use super::file::{FILE_HEADER_BYTES, LogFile, Window};
 use super::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, FrameHeader, HeaderAt, ReadFrame};
 use super::judge::{Bad, Ended, judge};
@@ -29,6 +31,8 @@ pub struct WalReader {
     pub(super) folder: FolderId,
     /// By number; each with its first sequence, if it has a frame.
     pub(super) files: Vec<(LogFile, Option<Sequence>)>,
+    /// Whether there is no file, but what only a log leaves behind.
+    remains: bool,
     pub(super) from: Sequence,
     /// Where the log ended when it was last left cleanly, if it was.
     clean: Option<Sequence>,
@@ -38,6 +42,8 @@ pub struct WalReader {
     window: Window,
     /// What the next frame's sequence must be.
     pub(super) next: Sequence,
+    /// Whether a frame was found that is not behind the first one wanted.
+    begun: bool,
     /// The furthest durable end stated by a frame that was read.
     pub(super) durable: Sequence,
     /// The last frame with a batch that is not in the log itself.
@@ -83,13 +89,15 @@ enum Step {
 
 impl WalReader {
     /// Opens the log in the folder `dir` for reading from `from` on, the first frame wanted. 0 and
-    /// 1 mean all, and then the log must begin with the first command there ever was.
+    /// 1 mean all, and then the log must begin with the first command there ever was. Otherwise it
+    /// must reach as far as the command before `from`: who asks has that from elsewhere, and it
+    /// was on disk here before.
     pub fn open(dir: Arc<dyn Dir>, folder: FolderId, from: Sequence) -> Result<Self, WalError> {
         let reader = Self::open_at(dir, folder, from.max(Sequence::ZERO.next()))?;
         if let Some(oldest) = reader.oldest().filter(|oldest| *oldest > reader.from) {
             return Err(WalError::Missing {
                 wanted: reader.from,
-                oldest,
+                reach: Reach::From(oldest),
             });
         }
         Ok(reader)
@@ -103,22 +111,25 @@ impl WalReader {
             reader.from = oldest;
             reader.next = oldest;
         }
+        // Nothing is wanted beyond what there is.
+        reader.begun = true;
+        reader.remains = false;
         Ok(reader)
     }
 
     fn open_at(dir: Arc<dyn Dir>, folder: FolderId, from: Sequence) -> Result<Self, WalError> {
-        let files = open_files(&dir, folder)?;
+        let names = dir.list().map_err(WalError::io("list", "."))?;
+        let files = open_files(&dir, &names, folder)?;
         let begins = |first: &Option<Sequence>| first.is_some_and(|first| first <= from);
-        let start = files
-            .iter()
-            .rposition(|(_, first)| begins(first))
-            .unwrap_or_default();
+        let found = files.iter().rposition(|(_, first)| begins(first));
+        let start = found.unwrap_or_default();
         let next = files.get(start).map_or(from, |(log, first)| {
             first.unwrap_or(log.header.next_when_made.min(from))
         });
         Ok(Self {
             dir,
             folder,
+            remains: files.is_empty() && names.iter().any(|name| WalFile::parse(name).is_some()),
             files,
             from,
             clean: None,
@@ -126,6 +137,7 @@ impl WalReader {
             cursor: Cursor::at_start_of(start),
             window: Window::default(),
             next,
+            begun: found.is_some(),
             durable: Sequence::ZERO,
             placed: Sequence::ZERO,
             frames: 0,
@@ -147,6 +159,11 @@ impl WalReader {
         self.clean = Some(through);
     }
 
+    /// Says that a log was kept in this folder before: if it has no file, that is damage.
+    pub fn expect_a_file(&mut self) {
+        self.remains |= self.files.is_empty();
+    }
+
     /// The next frame; nothing at the end of the log.
     pub fn next_frame(&mut self) -> Result<Option<ReadFrame>, WalError> {
         while self.ended.is_none() && !self.files.is_empty() {
@@ -159,13 +176,34 @@ impl WalReader {
                 Step::Bad(bad) => self.turn(bad)?,
             }
         }
-        match self.clean {
-            Some(clean) if self.files.is_empty() && clean >= self.from => Err(WalError::Missing {
-                wanted: self.from,
-                oldest: clean.next(),
-            }),
-            _ => Ok(None),
+        if self.files.is_empty() {
+            self.check_reach()?;
         }
+        Ok(None)
+    }
+
+    /// Fails when the log ends before what is wanted of it, or has nothing where there must be
+    /// something. A clean stop right before what is wanted leaves nothing to be missed.
+    fn check_reach(&self) -> Result<(), WalError> {
+        let is_first_start = self.from == Sequence::ZERO.next() && !self.remains;
+        let has_reached = is_first_start || (self.begun && self.next >= self.from);
+        let fine = match self.clean {
+            Some(clean) if clean.next() == self.from => true,
+            Some(clean) if self.files.is_empty() && clean >= self.from => false,
+            _ => has_reached,
+        };
+        if fine {
+            return Ok(());
+        }
+        let last = self.next.before();
+        Err(WalError::Missing {
+            wanted: self.from,
+            reach: if self.begun {
+                Reach::Through(last)
+            } else {
+                Reach::Nothing
+            },
+        })
     }
 
     /// Ends the log before the frame that was returned last, because a batch that it names is not
@@ -236,6 +274,7 @@ impl WalReader {
             self.placed = sequence;
         }
         self.durable = self.durable.max(header.durable);
+        self.begun = true;
         self.next = sequence.next();
         if sequence >= self.from {
             self.bytes += header.frame_bytes();
@@ -287,6 +326,7 @@ impl WalReader {
                     previous: None,
                 };
                 self.next = header.sequence;
+                self.begun = true;
                 return Ok(true);
             }
             from = FILE_HEADER_BYTES;
@@ -296,7 +336,8 @@ impl WalReader {
 
     fn end(&mut self, bad: Bad) -> Result<(), WalError> {
         let refused = bad.reason == CutReason::Refused;
-        if !refused && self.clean.is_some_and(|clean| clean.next() == self.next) {
+        let ends_cleanly = self.clean.is_some_and(|clean| clean.next() == self.next);
+        if !refused && ends_cleanly && self.next >= self.from {
             self.ended = Some(Ended::default());
             return Ok(());
         }
@@ -313,6 +354,7 @@ impl WalReader {
         if found.shortened {
             return Err(self.corrupt("the file is shorter than it was made"));
         }
+        self.check_reach()?;
         self.ended = Some(found);
         Ok(())
     }
@@ -334,9 +376,9 @@ impl WalReader {
 /// Opens every file of the log, by number, and finds the first sequence of each.
 fn open_files(
     dir: &Arc<dyn Dir>,
+    names: &[String],
     folder: FolderId,
 ) -> Result<Vec<(LogFile, Option<Sequence>)>, WalError> {
-    let names = dir.list().map_err(WalError::io("list", "."))?;
     let numbers = names.iter().filter_map(|name| match WalFile::parse(name)? {
         WalFile::Log(number) => Some(number),
         WalFile::Spare(_) | WalFile::Torn(_) => None,
@@ -347,7 +389,7 @@ fn open_files(
         let file = dir.open(&name).map_err(WalError::io("open", &name))?;
         let log = LogFile::open(file, number, folder)?;
         let at = FILE_HEADER_BYTES;
-        let bytes = Window::default().get(&log, at, FRAME_HEADER_BYTES as u64)?;
+        let bytes = log.peek(at, FRAME_HEADER_BYTES as u64)?;
         let first = bytes.and_then(|bytes| FrameHeader::found(&bytes, &log.chain, at));
         files.push((log, first.map(|header| header.sequence)));
     }

@@ -12,7 +12,7 @@ use super::error::WalError;
 use super::file::{FILE_HEADER_BYTES, FileHeader, LogFile, read_header};
 use super::sync::Shared;
 use super::tail::write_zeros;
-use crate::fs::{Dir, File};
+use crate::fs::{Dir, File, lacks_descriptors, lacks_room};
 use crate::layout::{WalFile, parse_temporary, temporary};
 use crate::limits::{WAL_SPARE_BYTES_MAX, WAL_SPARE_FILES_MAX};
 use crate::{FolderId, Sequence};
@@ -177,7 +177,8 @@ impl Making {
     }
 
     fn open_spare(&self, spare: &str) -> Result<Arc<dyn File>, WalError> {
-        self.dir.open(spare).map_err(WalError::io("open", spare))
+        let opened = self.dir.open(spare);
+        opened.map_err(|error| not_opened("open", spare, error))
     }
 
     /// Makes a file of zeros. A volume without room is left as it was.
@@ -186,15 +187,15 @@ impl Making {
         let bytes = self.header.file_bytes;
         let file = match self.dir.create(&temp) {
             Ok(file) => file,
-            Err(error) if is_full(&error) => return Err(WalError::NoSpace { bytes }),
-            Err(error) => return Err(WalError::io("create", &temp)(error)),
+            Err(error) if lacks_room(&error) => return Err(WalError::NoSpace { bytes }),
+            Err(error) => return Err(not_opened("create", &temp, error)),
         };
         match file
             .allocate(bytes)
             .and_then(|()| write_zeros(file.as_ref(), 0, bytes))
         {
             Ok(()) => Ok(file),
-            Err(error) if is_full(&error) => {
+            Err(error) if lacks_room(&error) => {
                 self.dir
                     .remove(&temp)
                     .map_err(WalError::io("remove", &temp))?;
@@ -205,11 +206,13 @@ impl Making {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+fn not_opened(action: &'static str, file: &str, error: io::Error) -> WalError {
+    if lacks_descriptors(&error) {
+        let file = file.to_owned();
+        WalError::NoDescriptor { file }
+    } else {
+        WalError::io(action, file)(error)
+    }
 }
 
 /// Where the file that will be used next waits.
@@ -291,7 +294,8 @@ impl PrepareJob {
         }
     }
 
-    /// Does it. A volume without room ([`WalError::NoSpace`]) is no harm yet; any other error is
+    /// Does it. A volume without room ([`WalError::NoSpace`]), or too many open files
+    /// ([`WalError::NoDescriptor`]), are no harm yet; any other error is
     /// final for the log.
     pub fn run(mut self) -> Result<(), WalError> {
         let Some(making) = self.making.take() else {

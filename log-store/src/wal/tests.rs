@@ -70,23 +70,6 @@ fn reading_begins_where_it_is_asked_to() {
 }
 
 #[test]
-fn a_log_that_ends_before_what_is_wanted_goes_on_there() {
-    let (_disk, dir) = log_of(7);
-    assert_eq!(numbers(&dir, 20).unwrap(), [0; 0]);
-    let (mut wal, report) = start(&dir, 20).unwrap();
-    assert_eq!((report.last, report.cut), (Sequence::new(19), None));
-    append_synced(&mut wal, 2);
-    assert_eq!(numbers(&dir, 20).unwrap(), [20, 21]);
-    for from in [3, 8, 15, 19] {
-        let error = numbers(&dir, from).unwrap_err();
-        assert!(
-            matches!(error, WalError::Corrupt { sequence, .. } if sequence.get() == from.max(8)),
-            "commands 8 to 19 are gone: {error}"
-        );
-    }
-}
-
-#[test]
 fn names_that_are_not_ours_are_left_alone() {
     let (_disk, dir) = log_of(2);
     dir.create("notes.txt").unwrap();

@@ -166,7 +166,8 @@ impl Wal {
 
     /// Writes `frames` behind all others, under consecutive sequences; the answer is that of the
     /// last. They are durable after a [`SyncJob`] taken after this. A refusal
-    /// ([`WalError::NoSpace`], [`WalError::TooLarge`]) writes nothing; any other error is final.
+    /// ([`WalError::NoSpace`], [`WalError::NoDescriptor`], [`WalError::TooLarge`]) writes nothing;
+    /// any other error is final.
     pub fn append(&mut self, frames: &[Frame]) -> Result<Sequence, WalError> {
         self.shared.check()?;
         let sizes = frames

@@ -88,6 +88,15 @@ fn goes_on(mut world: World, mut model: Model, disk: &SimDisk, what: &str) {
     };
     assert!(world.perform(&op, &model).is_ok(), "{what}: cannot append");
     model.apply(&op);
+    if !model.named.is_empty() {
+        // What was acknowledged is appended no second time, and all else once.
+        let again = Op::Named("a", 0, scenarios::ALL_IDS);
+        assert!(
+            world.perform(&again, &model).is_ok(),
+            "{what}: cannot append"
+        );
+        model.apply(&again);
+    }
     drop(world);
     let world = World::open(&disk.process_kill())
         .unwrap_or_else(|error| panic!("{what}: does not start a second time: {error}"));

@@ -4,7 +4,10 @@
 //!
 //! The same engine, flusher and recovery as in the broker, driven without threads.
 
+mod deliveries;
 mod enumerate;
+mod gone;
 mod model;
+mod replays;
 mod scenarios;
 mod world;

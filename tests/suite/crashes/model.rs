@@ -1,6 +1,8 @@
 //! What must be there: a vector a partition and a map of committed offsets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::deliveries::{Deliveries, Delivery};
 
 /// One thing that a scenario does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,6 +12,8 @@ pub(super) enum Op {
     DeleteTopic(&'static str),
     /// Records appended in one batch.
     Append(&'static str, u32, u32),
+    /// Records with these message ids, which are their values: those that are new are appended.
+    Named(&'static str, u32, &'static [&'static str]),
     /// One command with a batch for each of two partitions.
     AppendToTwo(&'static str, u32, u32),
     DeleteRecords(&'static str, u32, u64),
@@ -18,6 +22,7 @@ pub(super) enum Op {
     Settle(&'static str, &'static str, u32, u64, u64),
     ResetOffsets(&'static str, &'static str, u32, u64),
     DeleteGroup(&'static str),
+    Deliver(Delivery),
     InitProducer,
     Flush,
     Roll(&'static str, u32),
@@ -42,6 +47,9 @@ pub(super) struct Model {
     pub(super) topics: BTreeMap<String, Vec<Partition>>,
     /// Low watermarks by group, topic and partition.
     pub(super) low: BTreeMap<(String, String, u32), u64>,
+    pub(super) deliveries: Deliveries,
+    /// Message ids appended to topic `a`.
+    pub(super) named: BTreeSet<&'static str>,
     /// Values made so far, so that each is unique.
     made: u64,
 }
@@ -68,9 +76,14 @@ impl Model {
             }
             Op::DeleteTopic(name) => {
                 self.topics.remove(*name);
+                if *name == "a" {
+                    self.named.clear();
+                    self.deliveries = Deliveries::default();
+                }
                 self.low.retain(|(_, topic, _), _| topic != name);
             }
             Op::Append(name, partition, count) => self.append(name, *partition, *count),
+            Op::Named(_, partition, ids) => self.append_named(*partition, ids),
             Op::AppendToTwo(name, first, second) => {
                 self.append(name, *first, 1);
                 self.append(name, *second, 2);
@@ -78,6 +91,10 @@ impl Model {
             Op::DeleteRecords(name, partition, before) => {
                 let partitions = self.topics.get_mut(*name).unwrap();
                 partitions[*partition as usize].start = *before;
+                if (*name, *partition) == ("a", 0) {
+                    self.deliveries.delayed.retain(|at| at >= before);
+                    self.deliveries.notes.retain(|at| at >= before);
+                }
                 for ((_, topic, number), low) in &mut self.low {
                     if topic == name && number == partition {
                         *low = (*low).max(*before);
@@ -96,7 +113,17 @@ impl Model {
                 assert_eq!(*low, *first, "scenarios settle in order");
                 *low = last + 1;
             }
-            Op::DeleteGroup(group) => self.low.retain(|(name, _, _), _| name != group),
+            Op::DeleteGroup(group) => {
+                self.low.retain(|(name, _, _), _| name != group);
+                if *group == "g" {
+                    let delayed = std::mem::take(&mut self.deliveries.delayed);
+                    self.deliveries = Deliveries {
+                        delayed,
+                        ..Deliveries::default()
+                    };
+                }
+            }
+            Op::Deliver(delivery) => self.deliver(*delivery),
             Op::InitProducer
             | Op::Flush
             | Op::Roll(..)
@@ -105,6 +132,14 @@ impl Model {
             | Op::CleanRestart
             | Op::KillRestart => {}
         }
+    }
+
+    /// Of topic `a`, the only one that has ids.
+    fn append_named(&mut self, partition: u32, ids: &[&'static str]) {
+        let partitions = self.topics.get_mut("a").unwrap();
+        let values = &mut partitions[partition as usize].values;
+        let fresh = ids.iter().filter(|id| self.named.insert(id));
+        values.extend(fresh.map(|id| (*id).to_owned()));
     }
 
     /// A group that reads a topic has a position in each of its partitions.
@@ -135,7 +170,7 @@ impl Model {
         }
     }
 
-    fn append(&mut self, name: &str, partition: u32, count: u32) {
+    pub(super) fn append(&mut self, name: &str, partition: u32, count: u32) {
         let values = self.next_values(count);
         self.made += u64::from(count);
         let partitions = self.topics.get_mut(name).unwrap();
@@ -157,6 +192,7 @@ impl Model {
         Seen {
             topics: topics.collect(),
             low: self.low.clone(),
+            deliveries: self.deliveries.clone(),
         }
     }
 }
@@ -166,4 +202,5 @@ impl Model {
 pub(super) struct Seen {
     pub(super) topics: BTreeMap<String, Vec<(u64, Vec<String>)>>,
     pub(super) low: BTreeMap<(String, String, u32), u64>,
+    pub(super) deliveries: Deliveries,
 }

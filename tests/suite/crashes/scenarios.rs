@@ -1,5 +1,6 @@
 //! What the broker is doing when the power goes.
 
+use super::deliveries::Delivery;
 use super::model::Op;
 
 /// A name and what is done, in order.
@@ -19,6 +20,10 @@ pub(super) fn all() -> Vec<Scenario> {
         ("offsets", offsets()),
         ("clean stop", clean_stop()),
         ("kill after kill", kills()),
+        ("failures", failures()),
+        ("failures between checkpoints", failures_and_checkpoints()),
+        ("replays of dead letters", replays()),
+        ("message ids", message_ids()),
     ]
 }
 
@@ -163,5 +168,109 @@ fn kills() -> Vec<Op> {
         ]);
     }
     ops.push(Op::Checkpoint);
+    ops
+}
+
+fn failures() -> Vec<Op> {
+    let mut ops = vec![
+        Op::CreateTopic("a", 1),
+        Op::CreateGroup("g", "a"),
+        Op::Append("a", 0, 4),
+        Op::Flush,
+    ];
+    ops.extend(
+        [
+            Delivery::HandOut(0, 3),
+            Delivery::Retry(0),
+            Delivery::Bury(1),
+            Delivery::Note(3),
+            Delivery::HandOut(2, 3),
+            Delivery::RetryAgain(0),
+            Delivery::Produce(2),
+            Delivery::MakeDue(1),
+            Delivery::AppendDelayed(2),
+            Delivery::SettleRetry(1),
+            Delivery::Retry(3),
+        ]
+        .map(Op::Deliver),
+    );
+    ops.push(Op::KillRestart);
+    ops.push(Op::Deliver(Delivery::Retry(4)));
+    ops
+}
+
+fn failures_and_checkpoints() -> Vec<Op> {
+    vec![
+        Op::CreateTopic("a", 1),
+        Op::CreateGroup("g", "a"),
+        Op::Append("a", 0, 3),
+        Op::Deliver(Delivery::Retry(0)),
+        Op::Deliver(Delivery::Note(2)),
+        Op::Deliver(Delivery::HandOut(1, 2)),
+        Op::Checkpoint,
+        Op::Deliver(Delivery::Bury(1)),
+        Op::Deliver(Delivery::AppendDelayed(2)),
+        Op::Flush,
+        Op::Deliver(Delivery::HandOut(2, 4)),
+        Op::CleanRestart,
+        Op::Deliver(Delivery::RetryAgain(0)),
+        Op::Deliver(Delivery::Retry(2)),
+        Op::DeleteRecords("a", 0, 4),
+        Op::Deliver(Delivery::MakeDue(2)),
+        Op::Checkpoint,
+        Op::DeleteGroup("g"),
+    ]
+}
+
+/// Message ids that scenarios use.
+pub(super) const ALL_IDS: &[&str] = &["m1", "m2", "m3", "m4", "m5", "m6"];
+
+fn message_ids() -> Vec<Op> {
+    vec![
+        Op::CreateTopic("a", 2),
+        Op::Named("a", 0, &["m1", "m2"]),
+        Op::Named("a", 1, &["m2", "m3"]),
+        Op::Checkpoint,
+        Op::Named("a", 1, &["m1", "m4", "m3"]),
+        Op::Flush,
+        Op::Named("a", 0, &["m4"]),
+        Op::KillRestart,
+        Op::Named("a", 0, &["m4", "m5"]),
+        Op::Checkpoint,
+        Op::CleanRestart,
+        Op::Named("a", 1, &["m5", "m1", "m6"]),
+        Op::DeleteTopic("a"),
+        Op::CreateTopic("a", 1),
+        Op::Named("a", 0, &["m1"]),
+    ]
+}
+
+fn replays() -> Vec<Op> {
+    let mut ops = vec![
+        Op::CreateTopic("a", 1),
+        Op::Append("a", 0, 6),
+        Op::CreateGroup("g", "a"),
+    ];
+    let deliveries = [
+        Delivery::Bury(0),
+        Delivery::Bury(1),
+        Delivery::Bury(2),
+        Delivery::StartReplay,
+        Delivery::Bury(3),
+        Delivery::ReplayOne(1),
+        Delivery::Discard(3),
+        Delivery::Discard(2),
+        Delivery::ReplayOne(1),
+    ];
+    ops.extend(deliveries.map(Op::Deliver));
+    ops.push(Op::Checkpoint);
+    let deliveries = [
+        Delivery::Bury(4),
+        Delivery::StartReplay,
+        Delivery::ReplayOne(1),
+        Delivery::SettleRetry(0),
+        Delivery::ReplayOne(2),
+    ];
+    ops.extend(deliveries.map(Op::Deliver));
     ops
 }

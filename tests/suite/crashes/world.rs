@@ -10,6 +10,7 @@ use varvelog_broker::core::decide::{self, CountLimits};
 use varvelog_broker::core::engine::Engine;
 use varvelog_broker::core::flusher::{Done, Flusher, Task};
 use varvelog_broker::core::forecast::RoundForecast;
+use varvelog_broker::core::message_ids::{IdHash, PartIds};
 use varvelog_broker::core::recover::{self, OpenOptions, Opened, RecoverError};
 use varvelog_broker::core::request::{ChangeRequest, CommitRequest, StartAt};
 use varvelog_broker::core::settings::{GroupSettings, TopicSettings};
@@ -31,7 +32,7 @@ pub(super) struct Died;
 /// A running broker without threads.
 pub(super) struct World {
     root: Arc<dyn Dir>,
-    engine: Engine,
+    pub(super) engine: Engine,
     flusher: Flusher,
     time: u64,
     dice: u128,
@@ -40,6 +41,8 @@ pub(super) struct World {
 /// Small files, so that rolls and recycling happen soon.
 const WAL_FILE_BYTES: u64 = 16 * 1024;
 const SEGMENT_BYTES: u32 = 4096;
+/// Small enough that a checkpoint syncs now each file, now the whole disk.
+const SYNC_EACH_MAX: usize = 1;
 
 impl World {
     pub(super) fn open(disk: &SimDisk) -> Result<Self, RecoverError> {
@@ -60,6 +63,7 @@ impl World {
             open_segments_max: 8,
             fresh,
             unflushed_bytes_max: 2048,
+            sync_each_max: SYNC_EACH_MAX,
         };
         let Opened {
             engine,
@@ -110,6 +114,7 @@ impl World {
                 let others = values.split_off(1);
                 self.append(name, &[(*first, values), (*second, others)])
             }
+            Op::Named(name, partition, ids) => self.append_named(name, *partition, ids),
             Op::DeleteRecords(name, partition, before) => {
                 self.change(&ChangeRequest::DeleteRecords {
                     name: topic(name),
@@ -147,6 +152,7 @@ impl World {
                 name: group(name),
                 purge_dead_letters: true,
             }),
+            Op::Deliver(delivery) => self.deliver(*delivery, model),
             Op::InitProducer => self.change(&ChangeRequest::InitProducer { name: "p".into() }),
             _ => self.maintain(op),
         }
@@ -159,7 +165,10 @@ impl World {
                 let id = self.id(name, *partition);
                 self.engine.applier.push_task(Task::Roll(id));
             }
-            Op::Checkpoint => self.engine.applier.request_checkpoint(),
+            Op::Checkpoint => {
+                self.settle_wal()?;
+                self.engine.applier.request_checkpoint();
+            }
             Op::RemoveFiles => self.remove_files(),
             Op::CleanRestart => return self.restart(true),
             Op::KillRestart => return self.restart(false),
@@ -180,6 +189,7 @@ impl World {
 
     fn restart(&mut self, clean: bool) -> Result<(), Died> {
         if clean {
+            self.settle_wal()?;
             self.engine.applier.request_checkpoint();
             self.run_tasks()?;
             let applied = self.engine.applier.applied();
@@ -190,12 +200,19 @@ impl World {
         Ok(())
     }
 
-    fn now(&mut self) -> (WallMs, MonoMs) {
+    /// Lazy commands may not be synced yet, and a checkpoint holds what they did.
+    fn settle_wal(&mut self) -> Result<(), Died> {
+        let through = self.engine.sync_job().run().map_err(|_error| Died)?;
+        self.engine.note_durable(through);
+        Ok(())
+    }
+
+    pub(super) fn now(&mut self) -> (WallMs, MonoMs) {
         self.time += 1;
         (WallMs(i64::try_from(self.time).unwrap()), MonoMs(self.time))
     }
 
-    fn commit(&mut self, change: Change) -> Result<Outcome, Died> {
+    pub(super) fn commit(&mut self, change: Change) -> Result<Outcome, Died> {
         let (wall, mono) = self.now();
         let outcome = self
             .engine
@@ -218,7 +235,7 @@ impl World {
                 Done::TopicRemoved(topic) => {
                     self.commit(Change::ForgetTopic { topic })?;
                 }
-                Done::Performed | Done::Postponed => {}
+                Done::Performed | Done::Postponed | Done::TopicKept(_) => {}
             }
         }
         Ok(())
@@ -229,7 +246,7 @@ impl World {
         let changes = decide::decide(
             self.engine.applier.state(),
             request,
-            &|_| 0,
+            &|_| decide::Live::default(),
             &mut || {
                 dice += 1;
                 dice.to_le_bytes()
@@ -243,12 +260,33 @@ impl World {
         Ok(())
     }
 
+    fn append_named(&mut self, name: &str, partition: u32, ids: &[&str]) -> Result<(), Died> {
+        let values = ids.iter().map(|id| (*id).to_owned()).collect();
+        let hashes = (0..).zip(ids.iter().map(|id| IdHash::of(id)));
+        let ids = PartIds {
+            fresh: hashes.collect(),
+            repeated: Vec::new(),
+        };
+        self.append_with(name, &[(partition, values)], &ids)
+    }
+
     fn append(&mut self, name: &str, batches: &[(u32, Vec<String>)]) -> Result<(), Died> {
+        self.append_with(name, batches, &PartIds::default())
+    }
+
+    fn append_with(
+        &mut self,
+        name: &str,
+        batches: &[(u32, Vec<String>)],
+        ids: &PartIds,
+    ) -> Result<(), Died> {
         let parts = batches.iter().map(|(partition, values)| AppendPart {
             partition: self.id(name, *partition),
             record_count: u32::try_from(values.len()).unwrap(),
             producer: None,
             predicted: None,
+            delays: Vec::new(),
+            ids: ids.clone(),
             body: batch(values),
         });
         let mut append = Append {
@@ -273,17 +311,13 @@ impl World {
             .groups
             .get(&group(name))
             .unwrap();
-        let settle = Settle {
-            group: group(name),
-            group_id: durable.id,
-            reset_count: durable.progress(at).unwrap().reset_count(),
-            partition: at,
-            ranges: vec![(Offset::new(range.0).unwrap(), Offset::new(range.1).unwrap())],
-        };
+        let resets = durable.progress(at).unwrap().reset_count();
+        let mut settle = Settle::of(group(name), durable.id, resets, at);
+        settle.ranges = vec![(Offset::new(range.0).unwrap(), Offset::new(range.1).unwrap())];
         self.commit(Change::Settle(settle)).map(drop)
     }
 
-    fn id(&self, name: &str, partition: u32) -> PartitionId {
+    pub(super) fn id(&self, name: &str, partition: u32) -> PartitionId {
         let topic = self
             .engine
             .applier
@@ -320,11 +354,15 @@ impl World {
                 }
             }
         }
-        Seen { topics, low }
+        Seen {
+            topics,
+            low,
+            deliveries: self.see_deliveries(),
+        }
     }
 }
 
-fn read(reader: &PartitionReader) -> (u64, Vec<String>) {
+pub(super) fn read(reader: &PartitionReader) -> (u64, Vec<String>) {
     let mut values = Vec::new();
     let mut offset = reader.start();
     while offset < reader.end() {
@@ -352,7 +390,7 @@ fn read(reader: &PartitionReader) -> (u64, Vec<String>) {
     (reader.start().get(), values)
 }
 
-fn batch(values: &[String]) -> bytes::Bytes {
+pub(super) fn batch(values: &[String]) -> bytes::Bytes {
     let mut builder = BatchBuilder::new(Codec::None, 1024);
     for value in values {
         let pushed = builder.push(
@@ -370,6 +408,6 @@ fn topic(name: &str) -> TopicName {
     TopicName::parse(name).unwrap()
 }
 
-fn group(name: &str) -> GroupName {
+pub(super) fn group(name: &str) -> GroupName {
     GroupName::parse(name).unwrap()
 }

@@ -24,7 +24,7 @@ pub(super) fn proceed<S: Durable>(groups: &mut Groups, turn: &mut Turn<'_, S>, j
                 .unwrap_or(0);
             let limit = turn.shared.limits.members_max;
             if waiting < limit {
-                turn.propose_for(joining, change);
+                turn.propose_for(joining, *change);
             } else {
                 turn.reply(joining.call, Err(members_refusal(limit, waiting).into()));
             }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use varvelog_store::{Offset, PartitionId, WallMs};
 
+use super::feed::Feed;
 use super::group::Group;
+use super::lease::Lease;
 use super::member::{Link, MemberKey};
 
 /// A group's live side.
@@ -14,7 +16,9 @@ pub struct GroupDescription {
     pub generation: u64,
     /// Live ones and those that are waited for, in the order in which they joined.
     pub members: Vec<MemberDescription>,
-    /// Partitions that are assigned, or of which something is out.
+    /// First deliveries are slowed down by the circuit breaker.
+    pub breaker_open: bool,
+    /// Partitions that are read, or of which something is out; retry topics' too.
     pub partitions: BTreeMap<PartitionId, PartitionDescription>,
 }
 
@@ -42,9 +46,13 @@ pub struct PartitionDescription {
     pub owner: Option<String>,
     /// Records that are leased.
     pub in_flight: u64,
+    /// Records behind an earlier one of their key, as far as keys were looked at.
+    pub blocked: u64,
     /// The lowest record that was given out and is not settled. It holds back the low watermark
     /// if it lies there.
     pub pinned: Option<PinnedRecord>,
+    /// Why nothing new is given out, if something in the partition is to blame.
+    pub stall: Option<StallReason>,
 }
 
 /// A record that was given out and is not settled.
@@ -52,10 +60,40 @@ pub struct PartitionDescription {
 pub struct PinnedRecord {
     /// Which.
     pub offset: Offset,
-    /// The present or next one.
+    /// The present one; 0 if nobody has it.
     pub attempt: u32,
-    /// Id of the member that holds it; none: it could be given out.
+    /// Id of the member that holds it.
     pub holder: Option<String>,
+    /// Where it stands.
+    pub state: OpenState,
+}
+
+/// Where a record stands that was given out and is not settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OpenState {
+    /// A member has it.
+    Leased,
+    /// It could be given out.
+    Ready,
+    /// It waits for a time, for room, or for an operator.
+    Waiting,
+}
+
+/// Why a partition gives out nothing new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StallReason {
+    /// Too far beyond the lowest record that is not settled.
+    Window,
+    /// Too much waits behind records that failed: the first of them, and a hash of its key if it
+    /// has one.
+    Order {
+        /// Which.
+        offset: Offset,
+        /// Of its key.
+        key_hash: Option<u64>,
+    },
+    /// Too many retries wait.
+    Retries,
 }
 
 impl Group {
@@ -65,16 +103,22 @@ impl Group {
             *in_flight.entry(lease.holder).or_default() += lease.records();
         }
         let id = |key: MemberKey| self.members.get(&key).map(|member| member.id.clone());
-        let partition = |feed: &super::feed::Feed| PartitionDescription {
+        let partition = |feed: &Feed| PartitionDescription {
             owner: feed.owner.and_then(id),
             in_flight: feed.leases.records(),
+            blocked: feed
+                .keys
+                .as_ref()
+                .map_or(0, super::key_window::KeyWindow::blocked),
             pinned: feed
-                .lowest_pinned()
-                .map(|(offset, attempt, holder)| PinnedRecord {
+                .lowest_open()
+                .map(|(offset, state, lease)| PinnedRecord {
                     offset,
-                    attempt,
-                    holder: holder.and_then(id),
+                    attempt: lease.map_or(0, |lease| lease.attempt),
+                    holder: lease.and_then(|lease| id(lease.holder)),
+                    state,
                 }),
+            stall: feed.stall(),
         };
         let member = |(key, member): (&MemberKey, &super::member::Member)| MemberDescription {
             id: member.id.clone(),
@@ -89,6 +133,7 @@ impl Group {
         };
         GroupDescription {
             generation: self.generation,
+            breaker_open: self.breaker.is_open(),
             members: self.members.iter().map(member).collect(),
             partitions: self
                 .feeds
@@ -96,5 +141,41 @@ impl Group {
                 .map(|(id, feed)| (*id, partition(feed)))
                 .collect(),
         }
+    }
+}
+
+impl Feed {
+    /// The lowest record that was given out and is not settled, and who has it.
+    fn lowest_open(&self) -> Option<(Offset, OpenState, Option<&Lease>)> {
+        let leased = self.leases.iter().find(|lease| !lease.is_granted());
+        let leased = leased.map(|lease| (lease.first, OpenState::Leased, Some(lease)));
+        let returned = self.returned.first_key_value().map(|(at, _)| *at);
+        let ready = returned.map(|at| {
+            let waits = self.waiting.contains(at);
+            let state = if waits {
+                OpenState::Waiting
+            } else {
+                OpenState::Ready
+            };
+            (at, state, None)
+        });
+        let waiting = self.waiting.next_from(Offset::ZERO);
+        let waiting = waiting.map(|(at, _)| (at, OpenState::Waiting, None));
+        let all = [leased, ready, waiting];
+        all.into_iter()
+            .flatten()
+            .min_by_key(|(at, state, _)| (*at, *state))
+    }
+
+    fn stall(&self) -> Option<StallReason> {
+        if self.retries_full {
+            return Some(StallReason::Retries);
+        }
+        let keys = self.keys.as_ref().filter(|keys| keys.is_full())?;
+        let (offset, key) = keys.first_blocking()?;
+        Some(StallReason::Order {
+            offset,
+            key_hash: Some(key),
+        })
     }
 }

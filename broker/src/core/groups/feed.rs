@@ -1,42 +1,69 @@
 //! What one partition gives to a group, and what came back.
 //!
-//! Every record of the partition that is not done is in exactly one of three places: leased,
+//! Every record of a source partition that is not done is in exactly one of three places: leased,
 //! returned, or at or beyond the frontier. The frontier is a mere place to search from: records
 //! beyond it that are done, leased or returned are passed over, so it may be moved back at any
-//! time.
+//! time. Records that failed and stay are returned, and may be waiting.
+//!
+//! A record of a retry partition that is not done is leased, waiting, or ready.
 
 use std::collections::BTreeMap;
 
 use varvelog_store::{Offset, PartitionId};
 
-use super::action::ProposalId;
+use super::candidate::Candidate;
+use super::durable::Durable;
+use super::key_window::KeyWindow;
 use super::lease::{Lease, LeaseTable, Stage};
 use super::member::MemberKey;
+use super::ready::Ready;
+use super::underway::Underway;
+use super::waiting::{Held, Waiting};
 use crate::clock::MonoMs;
+use crate::core::copies::ReadId;
 use crate::core::request::LeaseId;
+use crate::names::GroupName;
 
 /// Most records of one grant.
 pub(super) const GRANT_RECORDS_MAX: u64 = 10_000;
 
 /// A run of offsets, both ends included.
 pub(super) type Run = (Offset, Offset);
-/// Finds the first run that ends at or after an offset.
-pub(super) type NextRun<'a> = &'a dyn Fn(Offset) -> Option<Run>;
 
 /// The live side of one partition of a group.
 #[derive(Debug)]
 pub(super) struct Feed {
     pub(super) id: PartitionId,
-    /// To whom it gives; none between two owners.
+    /// Itself, or the source partition of a retry partition.
+    pub(super) source: PartitionId,
+    /// To whom it gives, in a stream; none between two owners.
     pub(super) owner: Option<MemberKey>,
     /// Generation at which it came to its owner.
     pub(super) fence: u64,
     pub(super) leases: LeaseTable,
     pub(super) pause: Option<Pause>,
-    frontier: Offset,
-    returned: BTreeMap<Offset, Returned>,
-    /// What settlements that are being committed will mark as done: given to nobody meanwhile.
-    settling: BTreeMap<ProposalId, Vec<Run>>,
+    pub(super) waiting: Waiting,
+    /// When its waiting records are looked at next.
+    pub(super) due_timer: Option<MonoMs>,
+    /// Of a queue that holds.
+    pub(super) keys: Option<KeyWindow>,
+    /// The highest low watermark seen since it moved back last.
+    pub(super) low_seen: Offset,
+    /// Records of parked keys are on their way into the dead-letter topic: none follows them
+    /// before they are there.
+    pub(super) is_parking: bool,
+    /// Keys are being looked at.
+    pub(super) looking: Option<ReadId>,
+    pub(super) frontier: Offset,
+    pub(super) returned: BTreeMap<Offset, Returned>,
+    /// Of a retry partition: records that could be given out.
+    pub(super) ready: Ready,
+    /// So many retries wait that nothing new is given out.
+    pub(super) retries_full: bool,
+    /// In a stream that holds: delayed records below this were told to wait already.
+    pub(super) delays_seen: Offset,
+    /// What settlements on their way are about: given to nobody meanwhile.
+    pub(super) underway: Underway,
 }
 
 /// Why a feed gives nothing for the time being.
@@ -58,155 +85,169 @@ impl Pause {
 
 /// Records that were given out and came back unsettled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Returned {
-    last: Offset,
-    /// Of the next hand-out.
-    attempt: u32,
-    /// The last hand-out.
-    lease: Option<LeaseId>,
-}
-
-/// What bounds the next grant.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// Low watermark.
-    pub(super) low: Offset,
-    /// One past the last record that may be given out.
-    pub(super) end: Offset,
-    pub(super) in_flight_max: u32,
-}
-
-/// Records that could be granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Candidate {
-    pub(super) first: Offset,
+pub(super) struct Returned {
     pub(super) last: Offset,
-    pub(super) attempt: u32,
-    pub(super) previous: Option<LeaseId>,
-    /// Of the returned run that it is part of.
-    source: Option<Offset>,
-}
-
-/// Whether an unsettled hand-out counts as an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Counted {
-    /// It failed: the member crashed or was too slow.
-    Yes,
-    /// It was given back.
-    No,
+    /// The last hand-out.
+    pub(super) lease: Option<LeaseId>,
+    /// How often they were given back since they failed last.
+    pub(super) releases: u32,
 }
 
 impl Feed {
-    pub(super) fn new(id: PartitionId) -> Self {
+    pub(super) fn new(id: PartitionId, source: PartitionId) -> Self {
         Self {
             id,
+            source,
             owner: None,
             fence: 0,
             leases: LeaseTable::default(),
             pause: None,
+            waiting: Waiting::default(),
+            due_timer: None,
+            keys: None,
+            looking: None,
+            low_seen: Offset::ZERO,
+            is_parking: false,
             frontier: Offset::ZERO,
             returned: BTreeMap::new(),
-            settling: BTreeMap::new(),
+            ready: Ready::default(),
+            retries_full: false,
+            delays_seen: Offset::ZERO,
+            underway: Underway::default(),
         }
     }
 
-    /// What to give out next: what came back first, then what is new.
-    pub(super) fn candidate(&self, bounds: &Bounds, done: NextRun<'_>) -> Option<Candidate> {
-        let room = u64::from(bounds.in_flight_max).saturating_sub(self.leases.records());
-        let room = room.min(GRANT_RECORDS_MAX);
-        if room == 0 || self.leases.granted().is_some() {
-            return None;
+    /// Takes what is granted out of what could be given.
+    pub(super) fn take(&mut self, granted: &Candidate) {
+        let run = (granted.first, granted.last);
+        self.forget_returned(run);
+        if granted.fresh {
+            self.frontier = granted.last.plus(1);
         }
-        let settling = |from| self.next_settling(from);
-        for (source, returned) in &self.returned {
-            if let Some((first, last)) = free(*source, returned.last, &[done, &settling]) {
-                return Some(Candidate {
-                    first,
-                    last: last.min(first.plus(room - 1)),
-                    attempt: returned.attempt,
-                    previous: returned.lease,
-                    source: Some(*source),
-                });
-            }
+        if let Some(keys) = &mut self.keys {
+            keys.take(run);
         }
-        let leased = |from| {
-            self.leases
-                .next(from)
-                .map(|lease| (lease.first, lease.last))
-        };
-        let returned = |from| self.next_returned(from);
-        let from = self.frontier.max(bounds.low);
-        if from >= bounds.end {
-            return None;
+        self.ready.remove_run(run);
+    }
+
+    /// Takes what was handed out before a restart out of what could be given.
+    pub(super) fn restore(&mut self, lease: &Lease) {
+        let run = (lease.first, lease.last);
+        self.forget_returned(run);
+        self.waiting.remove_run(run);
+        self.ready.remove_run(run);
+        if let Some(keys) = &mut self.keys {
+            keys.take(run);
         }
-        let blocked: [NextRun<'_>; 4] = [done, &settling, &leased, &returned];
-        let (first, last) = free(from, bounds.end.minus(1), &blocked)?;
-        let last = last.min(first.plus(room - 1));
-        Some(Candidate {
-            first,
-            last,
-            attempt: 1,
-            previous: None,
-            source: None,
+    }
+
+    /// Whether it is of a retry topic.
+    pub(super) fn is_retry(&self) -> bool {
+        self.id != self.source
+    }
+
+    /// The edge handed on a grant up to and with `last`. Returns what is left over, and whether
+    /// something was handed on; what is left over can be given out again.
+    pub(super) fn confirm(&mut self, id: LeaseId, last: Offset, stage: Stage) -> Option<Confirmed> {
+        let mut lease = self.leases.remove(id)?;
+        let granted = lease.clone();
+        let mut left = None;
+        if last < lease.last {
+            left = Some((last.plus(1).max(lease.first), lease.last));
+            self.put_back(&granted, left?, granted.releases);
+        }
+        if last < lease.first {
+            return Some(Confirmed {
+                handed_on: false,
+                left,
+            });
+        }
+        lease.trim(lease.first, last);
+        lease.stage = stage;
+        self.leases.insert(lease);
+        Some(Confirmed {
+            handed_on: true,
+            left,
         })
     }
 
-    /// Takes a candidate out of what could be given.
-    pub(super) fn grant(&mut self, candidate: Candidate, lease: Lease) {
-        let Candidate {
-            first,
-            last,
-            source,
-            ..
-        } = candidate;
-        match source.and_then(|source| self.returned.remove_entry(&source)) {
-            Some((source, returned)) => self.put_around((source, returned), (first, last)),
-            None => self.frontier = last.plus(1),
-        }
-        self.leases.insert(lease);
-    }
-
-    /// The edge handed on a grant up to and with `last`. Returns whether something of it is left;
-    /// the rest can be given out again.
-    pub(super) fn confirm(&mut self, id: LeaseId, last: Offset, stage: Stage) -> bool {
-        let Some(mut lease) = self.leases.remove(id) else {
-            return false;
-        };
-        if last < lease.first {
-            self.give_back(&lease, lease.first, Counted::No);
-            return false;
-        }
-        if last < lease.last {
-            self.give_back(&lease, last.plus(1), Counted::No);
-            lease.last = last;
-        }
-        lease.stage = stage;
-        self.leases.insert(lease);
-        true
-    }
-
     /// Ends a lease; what it held can be given out again.
-    pub(super) fn release(&mut self, id: LeaseId, counted: Counted) -> Option<Lease> {
+    pub(super) fn release(&mut self, id: LeaseId, releases: u32) -> Option<Lease> {
         let lease = self.leases.remove(id)?;
-        self.give_back(&lease, lease.first, counted);
+        self.put_back(&lease, (lease.first, lease.last), releases);
         Some(lease)
     }
 
-    fn give_back(&mut self, lease: &Lease, first: Offset, counted: Counted) {
-        let (attempt, hand_out) = match (lease.stage, counted) {
-            (Stage::Granted { .. }, _) => (lease.attempt, lease.previous),
-            (Stage::Out { .. }, Counted::No) => (lease.attempt, Some(lease.id)),
-            (Stage::Out { .. }, Counted::Yes) => (lease.attempt.saturating_add(1), Some(lease.id)),
-        };
-        if attempt == 1 && hand_out.is_none() {
+    /// Remembers that a part of a lease came back. What is of a retry partition is made
+    /// [ready](Self::make_ready) by who knows when it was due.
+    pub(super) fn put_back(&mut self, lease: &Lease, (first, last): Run, releases: u32) {
+        let hand_out = lease.last_hand_out();
+        if let Some(keys) = &mut self.keys {
+            keys.give_back((first, last));
+        }
+        if hand_out.is_none() && !self.is_retry() && self.keys.is_none() && !lease.noted {
             self.search_from(first);
         } else {
+            self.returned.insert(
+                first,
+                Returned {
+                    last,
+                    lease: hand_out,
+                    releases,
+                },
+            );
+        }
+    }
+
+    /// Remembers that records came back that no lease of this feed holds.
+    pub(super) fn remember(&mut self, (first, last): Run, lease: Option<LeaseId>, releases: u32) {
+        self.forget_returned((first, last));
+        let before = self.returned.range_mut(..first).next_back();
+        let before = before.filter(|(_, it)| {
+            it.last.plus(1) == first && (it.lease, it.releases) == (lease, releases)
+        });
+        if let Some((_, before)) = before {
+            before.last = last;
+        } else {
             let returned = Returned {
-                last: lease.last,
-                attempt,
-                lease: hand_out,
+                last,
+                lease,
+                releases,
             };
             self.returned.insert(first, returned);
+        }
+        if let Some(keys) = &mut self.keys {
+            keys.give_back((first, last));
+        }
+    }
+
+    /// Nobody has this record any more: if it is open, of a retry partition, and does not wait, it
+    /// can be given out.
+    pub(super) fn make_ready<S: Durable>(&mut self, state: &S, group: &GroupName, at: Offset) {
+        let leased = self.leases.overlapping(at, at).next().is_some();
+        if leased || !self.is_retry() || self.waiting.contains(at) {
+            return;
+        }
+        let entry = state.next_retry(group, self.id, at);
+        let Some((_, entry)) = entry.filter(|(found, _)| *found == at) else {
+            return;
+        };
+        let note = state.next_note(group, self.id, at);
+        let note = note.filter(|(found, _)| *found == at);
+        let suspect = note.map_or(entry.suspect, |(_, note)| note.class.is_suspect());
+        self.ready.insert(at, entry.due, suspect);
+    }
+
+    /// The record waits, or not any more.
+    pub(super) fn wait(&mut self, at: Offset, held: Held) {
+        self.ready.remove(at);
+        self.waiting.set(at, held);
+        let leased = self.leases.overlapping(at, at).next().is_some();
+        let Some(keys) = &mut self.keys else { return };
+        if held != Held::No {
+            keys.take((at, at));
+        } else if !leased {
+            keys.give_back((at, at));
         }
     }
 
@@ -218,6 +259,17 @@ impl Feed {
     /// These records are done: nobody holds them or is given them. Returns the leases that are
     /// over by that.
     pub(super) fn done(&mut self, first: Offset, last: Offset) -> Vec<Lease> {
+        self.waiting.remove_run((first, last));
+        self.ready.remove_run((first, last));
+        if let Some(keys) = &mut self.keys {
+            keys.done((first, last));
+        }
+        self.forget_returned((first, last));
+        self.trim_leases((first, last))
+    }
+
+    /// Nobody holds these records any more, unless they lie within a lease of others as well.
+    pub(super) fn trim_leases(&mut self, (first, last): Run) -> Vec<Lease> {
         let touched: Vec<_> = self
             .leases
             .overlapping(first, last)
@@ -233,12 +285,17 @@ impl Feed {
                 continue;
             }
             if lease.first >= first {
-                lease.first = last.plus(1);
+                lease.trim(last.plus(1), lease.last);
             } else if lease.last <= last {
-                lease.last = first.minus(1);
+                lease.trim(lease.first, first.minus(1));
             }
             self.leases.insert(lease);
         }
+        over
+    }
+
+    /// Forgets what is known of hand-outs of these records.
+    pub(super) fn forget_returned(&mut self, (first, last): Run) {
         let touched: Vec<_> = self
             .returned_within(first, last)
             .map(|(at, _)| at)
@@ -248,36 +305,47 @@ impl Feed {
                 self.put_around((at, returned), (first, last));
             }
         }
-        over
+    }
+
+    /// Forgets what came back of records that were done meanwhile within a lease of others.
+    pub(super) fn forget_done<S: Durable>(
+        &mut self,
+        state: &S,
+        group: &GroupName,
+        (first, last): Run,
+    ) {
+        let mut from = first;
+        while let Some(done) = state.next_done(group, self.id, from)
+            && done.0 <= last
+        {
+            self.forget_returned((done.0.max(first), done.1.min(last)));
+            if done.1 >= last {
+                return;
+            }
+            from = done.1.plus(1);
+        }
     }
 
     /// Forgets all leases and what came back, and begins again at `low`.
     pub(super) fn reset(&mut self, low: Offset) -> Vec<Lease> {
-        self.frontier = low;
+        (self.frontier, self.low_seen) = (low, low);
         self.returned.clear();
+        self.ready.clear();
+        self.delays_seen = Offset::ZERO;
+        self.waiting = Waiting::default();
+        self.looking = None;
+        if let Some(keys) = &mut self.keys {
+            *keys = KeyWindow::starting_at(low);
+        }
         let ids: Vec<_> = self.leases.iter().map(|lease| lease.id).collect();
         ids.into_iter()
             .filter_map(|id| self.leases.remove(id))
             .collect()
     }
 
-    /// A settlement is being committed.
-    pub(super) fn settle(&mut self, proposal: ProposalId, runs: Vec<Run>) {
-        self.settling.insert(proposal, runs);
-    }
-
-    /// A settlement is over, one way or the other.
-    pub(super) fn settled(&mut self, proposal: ProposalId) {
-        for (first, _) in self.settling.remove(&proposal).unwrap_or_default() {
-            // Passed over meanwhile; if it was refused they are to be given out.
-            self.search_from(first);
-        }
-    }
-
-    /// Whether a settlement of some of a lease is being committed.
-    pub(super) fn is_settling(&self, lease: &Lease) -> bool {
-        self.next_settling(lease.first)
-            .is_some_and(|(first, _)| first <= lease.last)
+    /// Whether a settlement of some of a run is on its way.
+    pub(super) fn is_settling(&self, (first, last): Run) -> bool {
+        self.next_settling(first).is_some_and(|(at, _)| at <= last)
     }
 
     /// Runs within `first` to `last` that came back and whose last hand-out was not `lease`.
@@ -288,22 +356,19 @@ impl Feed {
         last: Offset,
     ) -> impl Iterator<Item = Run> {
         let within = self.returned_within(first, last);
-        let since = within.filter(move |(_, returned)| returned.lease != Some(lease));
+        let since =
+            within.filter(move |(_, returned)| returned.lease.is_some_and(|it| it != lease));
         since.map(|(at, returned)| (at, returned.last))
     }
 
-    /// The lowest record that was given out and is not settled, and its present or next attempt.
-    pub(super) fn lowest_pinned(&self) -> Option<(Offset, u32, Option<MemberKey>)> {
-        let leased = self.leases.iter().find(|lease| !lease.is_granted());
-        let leased = leased.map(|lease| (lease.first, lease.attempt, Some(lease.holder)));
-        let returned = self.returned.first_key_value();
-        let returned = returned.map(|(at, returned)| (*at, returned.attempt, None));
-        leased.into_iter().chain(returned).min()
-    }
-
-    /// Whether there is nothing to remember: nothing is out and nothing came back.
+    /// Whether there is nothing to remember: nothing is out or on its way, of nothing that came
+    /// back it matters who had it, and nothing waits, or waited, whose time another look at the
+    /// wall clock could move.
     pub(super) fn is_idle(&self) -> bool {
-        self.leases.len() == 0 && self.settling.is_empty() && self.returned.is_empty()
+        let was_out = |returned: &Returned| returned.lease.is_some();
+        let forgettable = !self.returned.values().any(was_out);
+        let is_untimed = self.waiting.timed() == 0 && self.ready.is_empty();
+        self.leases.len() == 0 && self.underway.is_empty() && forgettable && is_untimed
     }
 
     /// Whether someone else than the owner holds something.
@@ -313,17 +378,16 @@ impl Feed {
             .any(|lease| Some(lease.holder) != self.owner)
     }
 
-    fn next_settling(&self, from: Offset) -> Option<Run> {
-        let runs = self.settling.values().flatten().copied();
-        runs.filter(|(_, last)| *last >= from).min()
+    pub(super) fn next_settling(&self, from: Offset) -> Option<Run> {
+        self.underway.next(from)
     }
 
-    fn next_returned(&self, from: Offset) -> Option<Run> {
+    pub(super) fn next_returned(&self, from: Offset) -> Option<Run> {
         let (at, returned) = self.returned_within(from, Offset::MAX).next()?;
         Some((at, returned.last))
     }
 
-    fn returned_within(
+    pub(super) fn returned_within(
         &self,
         first: Offset,
         last: Offset,
@@ -336,7 +400,7 @@ impl Feed {
     }
 
     /// Puts back what of a returned run lies outside `hole`.
-    fn put_around(&mut self, (first, returned): (Offset, Returned), hole: Run) {
+    pub(super) fn put_around(&mut self, (first, returned): (Offset, Returned), hole: Run) {
         if first < hole.0 {
             let last = returned.last.min(hole.0.minus(1));
             self.returned.insert(first, Returned { last, ..returned });
@@ -348,6 +412,10 @@ impl Feed {
 
     pub(super) fn check_invariants(&self) {
         self.leases.check_invariants();
+        self.waiting.check_invariants();
+        if let Some(keys) = &self.keys {
+            keys.check_invariants();
+        }
         let mut end = Offset::ZERO;
         for (at, returned) in &self.returned {
             assert!(
@@ -358,30 +426,21 @@ impl Feed {
             assert!(leased.is_none(), "what came back is not leased: {self:?}");
             end = returned.last.plus(1);
         }
-    }
-}
-
-/// The first run within `from` to `last` that none of `blocked` touches.
-fn free(from: Offset, last: Offset, blocked: &[NextRun<'_>]) -> Option<Run> {
-    let mut from = from;
-    'search: while from <= last {
-        let mut until = last;
-        for next in blocked {
-            match next(from) {
-                Some((first, last)) if first <= from => {
-                    from = last.plus(1);
-                    continue 'search;
-                }
-                Some((first, _)) => until = until.min(first.minus(1)),
-                None => {}
-            }
+        for offset in self.ready.offsets() {
+            let leased = self.leases.overlapping(offset, offset).next();
+            assert!(leased.is_none(), "what is ready is not leased: {self:?}");
+            assert!(
+                !self.waiting.contains(offset),
+                "what is ready does not wait"
+            );
         }
-        return Some((from, until));
     }
-    None
 }
 
-/// The first offset within `from` to `last` that none of `known` covers.
-pub(super) fn first_missing(from: Offset, last: Offset, known: &[NextRun<'_>]) -> Option<Offset> {
-    free(from, last, known).map(|(first, _)| first)
+/// What came of a grant.
+#[derive(Debug)]
+pub(super) struct Confirmed {
+    pub(super) handed_on: bool,
+    /// Not handed on.
+    pub(super) left: Option<Run>,
 }

@@ -1,19 +1,21 @@
 //! One group: its members and the feeds of its partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use varvelog_store::{Offset, PartitionId, TopicId};
 
 use super::action::ProposalId;
+use super::breaker::Breaker;
 use super::durable::Durable;
-use super::feed::{Counted, Feed};
+use super::feed::Feed;
 use super::lease::{Lease, Stage};
 use super::member::{Link, Member, MemberKey};
+use super::share::Share;
 use super::timers::Timer;
 use super::turn::Turn;
 use crate::clock::MonoMs;
 use crate::core::request::{LeaseId, MemberEnd};
+use crate::core::settings::{GroupMode, OnFailure};
 use crate::names::{GroupName, TopicName};
 
 /// The live side of a group.
@@ -32,6 +34,29 @@ pub(super) struct Group {
     pub(super) beginning: Option<ProposalId>,
     /// Members that may be given something.
     pub(super) awake: BTreeSet<MemberKey>,
+    /// As its settings say.
+    pub(super) mode: GroupMode,
+    pub(super) on_failure: OnFailure,
+    /// Of a queue: who was given something last.
+    pub(super) served: Option<MemberKey>,
+    /// Of a queue: partitions that may have something to give.
+    pub(super) ready: BTreeSet<PartitionId>,
+    /// Of a queue: given out last.
+    pub(super) served_partition: Option<PartitionId>,
+    pub(super) share: Share,
+    pub(super) breaker: Breaker,
+    /// When the breaker is asked next.
+    pub(super) probe_timer: Option<MonoMs>,
+    pub(super) isolation: Isolation,
+}
+
+/// Records that are to be given out alone, while none of the members is without records.
+#[derive(Debug, Default)]
+pub(super) struct Isolation {
+    /// Since when one waits for that.
+    pub(super) since: Option<MonoMs>,
+    /// Who is given nothing else until it holds nothing.
+    pub(super) draining: Option<MemberKey>,
 }
 
 impl Group {
@@ -46,12 +71,21 @@ impl Group {
             topic_names: BTreeMap::new(),
             beginning: None,
             awake: BTreeSet::new(),
+            mode: GroupMode::Stream,
+            on_failure: OnFailure::Overtake,
+            served: None,
+            ready: BTreeSet::new(),
+            served_partition: None,
+            share: Share::default(),
+            breaker: Breaker::default(),
+            probe_timer: None,
+            isolation: Isolation::default(),
         }
     }
 
     /// Whether nothing of it needs to be remembered.
     pub(super) fn is_idle(&self) -> bool {
-        self.members.is_empty() && self.feeds.is_empty()
+        self.members.is_empty() && self.feeds.values().all(Feed::is_idle)
     }
 
     /// Whether it has to do with a topic: a member may be assigned it, or something of it is out
@@ -72,15 +106,53 @@ impl Group {
         self.feeds.range(first..=last).map(|(id, _)| *id)
     }
 
+    /// The feed of a source partition and that of its retry partition.
+    pub(super) fn feeds_from<S: Durable>(
+        &self,
+        turn: &Turn<'_, S>,
+        source: PartitionId,
+    ) -> Vec<PartitionId> {
+        let place = turn.state.place(&self.name, source);
+        let both = place.into_iter().flat_map(|it| [it.source, it.retry]);
+        both.filter(|id| self.feeds.contains_key(id)).collect()
+    }
+
+    /// Takes in what its settings are now. Feeds work one way or the other, so with the rules
+    /// they begin anew.
+    pub(super) fn take_settings<S: Durable>(&mut self, turn: &mut Turn<'_, S>) {
+        let Some(facts) = turn.state.group(&self.name) else {
+            return;
+        };
+        let (mode, on_failure) = (facts.settings.mode, facts.settings.on_failure);
+        if (mode, on_failure) != (self.mode, self.on_failure) && self.members.is_empty() {
+            for partition in self.feeds.keys().copied().collect::<Vec<_>>() {
+                self.drop_feed(turn, partition);
+            }
+        }
+        self.mode = mode;
+        self.on_failure = on_failure;
+    }
+
     /// Something may have come to be given in a partition, or room for it.
     pub(super) fn wake(&mut self, partition: PartitionId) {
-        let owner = self.feeds.get(&partition).and_then(|feed| feed.owner);
+        if self.mode == GroupMode::Queue {
+            self.ready.insert(partition);
+            return;
+        }
+        let source = self.feeds.get(&partition).map(|feed| feed.source);
+        let owner = source.and_then(|source| self.feeds.get(&source)?.owner);
         if let Some(key) = owner
             && let Some(member) = self.members.get_mut(&key)
         {
             member.ready.insert(partition);
             self.awake.insert(key);
         }
+    }
+
+    /// Member name, else id, of a member.
+    pub(super) fn consumer(&self, key: MemberKey) -> Option<String> {
+        let member = self.members.get(&key)?;
+        Some(member.name.clone().unwrap_or_else(|| member.id.clone()))
     }
 
     /// A lease is no longer in its feed.
@@ -96,6 +168,7 @@ impl Group {
         }
         if let Some(member) = self.members.get_mut(&lease.holder) {
             member.held.remove(&(partition, lease.id));
+            member.isolated = member.isolated.filter(|id| *id != lease.id);
             if matches!((lease.stage, member.link),
                 (Stage::Granted { stream }, Link::Live(live)) if stream == live)
             {
@@ -104,43 +177,6 @@ impl Group {
             self.awake.insert(lease.holder);
         }
         self.wake(partition);
-    }
-
-    /// Ends a lease; what it held can be given out again.
-    pub(super) fn release<S: Durable>(
-        &mut self,
-        turn: &mut Turn<'_, S>,
-        (partition, lease): (PartitionId, LeaseId),
-        counted: Counted,
-    ) {
-        let feed = self.feeds.get_mut(&partition);
-        if let Some(lease) = feed.and_then(|feed| feed.release(lease, counted)) {
-            self.lease_over(turn, partition, &lease);
-        }
-    }
-
-    /// Ends what a member holds.
-    pub(super) fn release_all<S: Durable>(
-        &mut self,
-        turn: &mut Turn<'_, S>,
-        key: MemberKey,
-        counted: Counted,
-    ) {
-        let held = self.members.get(&key).map(|member| member.held.clone());
-        for hold in held.unwrap_or_default() {
-            self.release(turn, hold, counted);
-        }
-    }
-
-    /// Takes back what was granted and is not handed on yet.
-    pub(super) fn withdraw_grants<S: Durable>(&mut self, turn: &mut Turn<'_, S>, key: MemberKey) {
-        let held = self.members.get(&key).map(|member| member.held.clone());
-        for (partition, id) in held.unwrap_or_default() {
-            let feed = self.feeds.get(&partition);
-            if feed.is_some_and(|feed| feed.leases.granted() == Some(id)) {
-                self.release(turn, (partition, id), Counted::No);
-            }
-        }
     }
 
     /// These records are done.
@@ -153,10 +189,22 @@ impl Group {
         let Some(feed) = self.feeds.get_mut(&partition) else {
             return;
         };
-        for lease in feed.done(first, last) {
+        let source = feed.source;
+        let over = feed.done(first, last);
+        // What came back may have records in it that were done before.
+        let low = turn.state.position(&self.name, partition).map(|it| it.low);
+        if let Some(low) = low.filter(|low| *low > Offset::ZERO) {
+            feed.forget_returned((Offset::ZERO, low.minus(1)));
+            feed.low_seen = feed.low_seen.max(low);
+        }
+        for lease in over {
             self.lease_over(turn, partition, &lease);
         }
         self.wake(partition);
+        let feed = self.feeds.get(&source);
+        if partition != source && feed.is_some_and(|feed| feed.retries_full) {
+            self.wake(source);
+        }
     }
 
     /// The low watermark may have moved, either way, by other means than settlements.
@@ -166,6 +214,12 @@ impl Group {
         };
         if let Some(feed) = self.feeds.get_mut(&partition) {
             feed.search_from(position.low);
+            if position.low < feed.low_seen {
+                // What was done is to be done again: its keys are looked at once more.
+                feed.low_seen = position.low;
+                (feed.keys, feed.looking) = (None, None);
+                self.follow_parked(turn, partition);
+            }
         }
         if position.low > Offset::ZERO {
             self.done(turn, partition, (Offset::ZERO, position.low.minus(1)));
@@ -184,6 +238,7 @@ impl Group {
         for lease in feed.reset(position.low) {
             self.lease_over(turn, partition, &lease);
         }
+        self.arm(turn, partition);
         self.wake(partition);
     }
 
@@ -220,33 +275,9 @@ impl Group {
         let granted = feed.leases.granted().and_then(|id| feed.leases.get(id));
         if let Some(lease) = granted.filter(|lease| Some(lease.holder) != feed.owner) {
             let id = lease.id;
-            self.release(turn, (partition, id), Counted::No);
+            self.release(turn, (partition, id));
         }
         self.wake(partition);
-    }
-
-    /// A lease's deadline has come.
-    pub(super) fn expire<S: Durable>(
-        &mut self,
-        turn: &mut Turn<'_, S>,
-        partition: PartitionId,
-        id: LeaseId,
-    ) {
-        let Some(feed) = self.feeds.get_mut(&partition) else {
-            return;
-        };
-        let Some(lease) = feed.leases.get(id) else {
-            return;
-        };
-        if feed.is_settling(lease) {
-            let later = turn.now.plus(Duration::from_secs(1));
-            feed.leases.set_deadline(id, later);
-            turn.shared
-                .timers
-                .set(later, Timer::Lease(self.name.clone(), partition, id));
-        } else {
-            self.release(turn, (partition, id), Counted::Yes);
-        }
     }
 
     /// Moves the deadline of a lease.
@@ -272,30 +303,50 @@ impl Group {
         let Some(mut feed) = self.feeds.remove(&partition) else {
             return;
         };
+        if let Some(due) = feed.due_timer.take() {
+            let timer = Timer::Due(self.name.clone(), partition);
+            turn.shared.timers.clear(due, timer);
+        }
+        turn.shared.timed.remove(&(self.name.clone(), partition));
+        self.ready.remove(&partition);
         for lease in feed.reset(Offset::ZERO) {
             self.lease_over(turn, partition, &lease);
         }
         turn.shared.remove_reader(partition, &self.name);
     }
 
-    /// Drops feeds that have no owner and nothing to remember.
+    /// Drops feeds that nobody reads and that have nothing to remember.
     pub(super) fn drop_idle_feeds<S: Durable>(&mut self, turn: &mut Turn<'_, S>) {
+        if self.mode == GroupMode::Queue && !self.members.is_empty() {
+            return;
+        }
+        let owner = |feed: &Feed| self.feeds.get(&feed.source).and_then(|source| source.owner);
         let idle = self
             .feeds
             .values()
-            .filter(|feed| feed.owner.is_none() && feed.is_idle());
+            .filter(|feed| owner(feed).is_none() && feed.is_idle());
         let idle: Vec<_> = idle.map(|feed| feed.id).collect();
         for partition in idle {
             self.drop_feed(turn, partition);
         }
     }
 
-    /// The group is deleted: all its streams end.
-    pub(super) fn gone<S: Durable>(mut self, turn: &mut Turn<'_, S>) {
+    /// Leaves no timer and no entry behind.
+    pub(super) fn close<S: Durable>(&mut self, turn: &mut Turn<'_, S>) {
         let partitions: Vec<_> = self.feeds.keys().copied().collect();
         for partition in partitions {
             self.drop_feed(turn, partition);
         }
+        if let Some(probe) = self.probe_timer.take() {
+            turn.shared
+                .timers
+                .clear(probe, Timer::Probe(self.name.clone()));
+        }
+    }
+
+    /// The group is deleted: all its streams end.
+    pub(super) fn gone<S: Durable>(mut self, turn: &mut Turn<'_, S>) {
+        self.close(turn);
         for (key, member) in &self.members {
             match member.link {
                 Link::Live(stream) => turn.end(stream, MemberEnd::GroupGone),
@@ -318,7 +369,7 @@ impl Group {
                 assert!(known, "a lease's holder knows of it: {lease:?}");
                 held.insert((*partition, lease.id));
             }
-            if let Some(owner) = feed.owner {
+            if let Some(owner) = feed.owner.filter(|_| !feed.is_retry()) {
                 let owner = self.members.get(&owner);
                 assert!(owner.is_some_and(|member| member.assigned.contains(partition)));
             }

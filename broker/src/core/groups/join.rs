@@ -32,7 +32,7 @@ pub(super) enum Step {
     /// Nothing: it can be let in, with those topics; none for whatever the group reads.
     Admit(Option<BTreeSet<TopicId>>),
     /// This change first.
-    Propose(Change),
+    Propose(Box<Change>),
 }
 
 impl Joining {
@@ -74,11 +74,12 @@ impl Joining {
                 }
                 .into());
             }
-            return Ok(Step::Propose(Change::CreateGroup(CreateGroup {
+            let create = CreateGroup {
                 group: name.clone(),
                 settings: GroupSettings::default(),
                 topics: self.group_topics(&wanted, |_| true),
-            })));
+            };
+            return Ok(Step::Propose(Box::new(Change::CreateGroup(create))));
         };
         let had: BTreeSet<_> = state
             .group_topics(name)
@@ -87,10 +88,9 @@ impl Joining {
             .collect();
         let topics = self.group_topics(&wanted, |topic| !had.contains(&topic.id));
         if !topics.is_empty() {
-            return Ok(Step::Propose(Change::AddGroupTopics {
-                group: name.clone(),
-                topics,
-            }));
+            let group = name.clone();
+            let add = Change::AddGroupTopics { group, topics };
+            return Ok(Step::Propose(Box::new(add)));
         }
         let wanted: BTreeSet<_> = wanted.into_iter().map(|topic| topic.id).collect();
         Ok(Step::Admit((!wanted.is_empty()).then_some(wanted)))

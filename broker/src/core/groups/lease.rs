@@ -1,6 +1,6 @@
 //! Leases of one partition: who holds which records until when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use varvelog_store::Offset;
 
@@ -21,6 +21,14 @@ pub(super) struct Lease {
     pub(super) attempt: u32,
     /// The hand-out before this one, if the records were given out before.
     pub(super) previous: Option<LeaseId>,
+    /// How often the records were given back since they failed last.
+    pub(super) releases: u32,
+    /// Something is noted of the records.
+    pub(super) noted: bool,
+    /// To be settled before its holder is given anything else.
+    pub(super) isolated: bool,
+    /// Of records of a retry partition: their first appends, one for each record. Else empty.
+    pub(super) origins: Vec<Offset>,
     pub(super) stage: Stage,
 }
 
@@ -41,6 +49,8 @@ pub(super) enum Stage {
         hold_end: MonoMs,
         /// As at delivery.
         ack_timeout_ms: u64,
+        /// When it was.
+        since: MonoMs,
     },
 }
 
@@ -49,8 +59,41 @@ impl Lease {
         self.last.plus(1).since(self.first)
     }
 
+    /// The offset of a record's first append.
+    pub(super) fn origin(&self, offset: Offset) -> Offset {
+        let at = usize::try_from(offset.since(self.first)).ok();
+        let origin = at.and_then(|at| self.origins.get(at));
+        origin.copied().unwrap_or(offset)
+    }
+
+    /// Holds no more than `first` to `last`, which is not nothing.
+    pub(super) fn trim(&mut self, first: Offset, last: Offset) {
+        let before = usize::try_from(first.since(self.first)).unwrap_or(usize::MAX);
+        self.origins.drain(..before.min(self.origins.len()));
+        self.first = self.first.max(first);
+        self.last = self.last.min(last);
+        let left = usize::try_from(self.records()).unwrap_or(usize::MAX);
+        self.origins.truncate(left);
+    }
+
+    /// The last hand-out of its records: itself, if it was handed on.
+    pub(super) fn last_hand_out(&self) -> Option<LeaseId> {
+        match self.stage {
+            Stage::Granted { .. } => self.previous,
+            Stage::Out { .. } => Some(self.id),
+        }
+    }
+
     pub(super) fn is_granted(&self) -> bool {
         matches!(self.stage, Stage::Granted { .. })
+    }
+
+    /// When it was handed on, if it was.
+    pub(super) fn given(&self) -> Option<MonoMs> {
+        match self.stage {
+            Stage::Granted { .. } => None,
+            Stage::Out { since, .. } => Some(since),
+        }
     }
 
     pub(super) fn deadline(&self) -> Option<MonoMs> {
@@ -68,7 +111,7 @@ pub(super) struct LeaseTable {
     firsts: BTreeMap<LeaseId, Offset>,
     /// Sum of the records of all.
     records: u64,
-    granted: Option<LeaseId>,
+    granted: BTreeSet<LeaseId>,
 }
 
 impl LeaseTable {
@@ -76,7 +119,7 @@ impl LeaseTable {
         debug_assert!(self.overlapping(lease.first, lease.last).next().is_none());
         self.records += lease.records();
         if lease.is_granted() {
-            self.granted = Some(lease.id);
+            self.granted.insert(lease.id);
         }
         self.firsts.insert(lease.id, lease.first);
         self.by_first.insert(lease.first, lease);
@@ -85,7 +128,7 @@ impl LeaseTable {
     pub(super) fn remove(&mut self, id: LeaseId) -> Option<Lease> {
         let lease = self.by_first.remove(&self.firsts.remove(&id)?)?;
         self.records -= lease.records();
-        self.granted = self.granted.filter(|granted| *granted != id);
+        self.granted.remove(&id);
         Some(lease)
     }
 
@@ -102,9 +145,14 @@ impl LeaseTable {
         }
     }
 
-    /// The one whose reading is not over yet.
+    /// The first one whose reading is not over yet.
     pub(super) fn granted(&self) -> Option<LeaseId> {
-        self.granted
+        self.granted.first().copied()
+    }
+
+    /// Whether the reading of this one is not over yet.
+    pub(super) fn is_granted(&self, id: LeaseId) -> bool {
+        self.granted.contains(&id)
     }
 
     /// Records that are leased.
@@ -149,7 +197,7 @@ impl LeaseTable {
                 "leases are apart: {self:?}"
             );
             assert_eq!(self.firsts.get(&lease.id), Some(first));
-            assert_eq!(lease.is_granted(), self.granted == Some(lease.id));
+            assert_eq!(lease.is_granted(), self.granted.contains(&lease.id));
             end = lease.last.plus(1);
             records += lease.records();
         }

@@ -1,6 +1,7 @@
 //! Members: who reads, by which stream, and how much may be out.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use varvelog_store::{PartitionId, TopicId, WallMs};
 
@@ -16,6 +17,7 @@ pub(super) const CREDIT_MAX: u32 = 1_000;
 
 /// A member.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Member {
     /// For clients.
     pub(super) id: String,
@@ -46,6 +48,12 @@ pub(super) struct Member {
     pub(super) served: Option<PartitionId>,
     /// Leases and grants that are out, of any stream of this member.
     pub(super) held: BTreeSet<(PartitionId, LeaseId)>,
+    /// It holds this record alone, and is given nothing else until it is settled.
+    pub(super) isolated: Option<LeaseId>,
+    /// Most records of one response.
+    pub(super) records_max: u64,
+    /// Known only from what was noted before a restart, until it comes back.
+    pub(super) restored: bool,
 }
 
 /// How a member is reached.
@@ -109,15 +117,28 @@ impl Member {
         }
     }
 
-    /// The partition to look at next, round and round.
-    pub(super) fn next_ready(&self) -> Option<PartitionId> {
-        let behind = self.served.and_then(|served| {
-            let behind = (
-                std::ops::Bound::Excluded(served),
-                std::ops::Bound::Unbounded,
-            );
-            self.ready.range(behind).next()
-        });
-        behind.or_else(|| self.ready.first()).copied()
+    /// The partitions to look at, in that order: round and round.
+    pub(super) fn ready_in_turn(&self) -> Vec<PartitionId> {
+        in_turn(&self.ready, self.served)
     }
+
+    /// Whether it wants records of a topic.
+    pub(super) fn wants(&self, topic: TopicId) -> bool {
+        self.topics
+            .as_ref()
+            .is_none_or(|topics| topics.contains(&topic))
+    }
+}
+
+/// Partitions in the order in which they are looked at: those behind the last one served first.
+pub(super) fn in_turn(
+    ready: &BTreeSet<PartitionId>,
+    served: Option<PartitionId>,
+) -> Vec<PartitionId> {
+    let Some(served) = served else {
+        return ready.iter().copied().collect();
+    };
+    let behind = (Bound::Excluded(served), Bound::Unbounded);
+    let before = ready.range(..=served);
+    ready.range(behind).chain(before).copied().collect()
 }

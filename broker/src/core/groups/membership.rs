@@ -6,7 +6,7 @@ use std::time::Duration;
 use varvelog_store::TopicId;
 
 use super::durable::Durable;
-use super::feed::Counted;
+use super::feed::Feed;
 use super::group::Group;
 use super::join::Joining;
 use super::member::{Link, Member, MemberKey};
@@ -14,9 +14,19 @@ use super::timers::Timer;
 use super::turn::Turn;
 use crate::core::refusal::{GroupRefusal, QuotaRefusal, Refusal};
 use crate::core::request::{GroupReply, MemberEnd, StreamEnd};
+use crate::core::settings::GroupMode;
 
 /// The longest that a dynamic member is waited for whose connection was seen to end.
 const DYNAMIC_RETURN_MS: u64 = 5_000;
+
+/// How a membership ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Farewell {
+    /// By the member's will: what it holds is given back.
+    Said,
+    /// Without a word: what it holds failed.
+    None,
+}
 
 /// How a join relates to the members that are there.
 enum Found {
@@ -43,7 +53,7 @@ impl Group {
             }
             Found::Restarted(key) => {
                 self.unlink(turn, key);
-                self.release_all(turn, key, Counted::Yes);
+                self.lose_all(turn, key);
                 if let Some(member) = self.members.get_mut(&key) {
                     member.restarted |= member.told_generation.take().is_some();
                 }
@@ -57,6 +67,7 @@ impl Group {
                 self.enrol(turn, &joining)
             }
         };
+        self.take_settings(turn);
         self.link(turn, key, joining, wanted);
         self.rebalance(turn);
     }
@@ -67,7 +78,7 @@ impl Group {
             && self
                 .members
                 .get(key)
-                .is_some_and(|member| member.name == request.member_name)
+                .is_some_and(|member| member.restored || member.name == request.member_name)
         {
             return Found::Same(*key);
         }
@@ -103,6 +114,9 @@ impl Group {
             ready: BTreeSet::new(),
             served: None,
             held: BTreeSet::new(),
+            isolated: None,
+            records_max: 1,
+            restored: false,
         };
         self.by_id.insert(member.id.clone(), key);
         if let Some(name) = &member.name {
@@ -127,13 +141,43 @@ impl Group {
         turn.shared.streams.insert(stream, (self.name.clone(), key));
         member.link = Link::Live(stream);
         member.address = joining.request.address;
+        if std::mem::take(&mut member.restored) {
+            member.name.clone_from(&joining.request.member_name);
+            if let Some(name) = &member.name {
+                self.by_name.insert(name.clone(), key);
+            }
+        }
         member.topics = wanted;
+        member.records_max = joining.request.records_max.max(1).into();
         member.ack_timeout_ms = joining.request.ack_timeout_ms;
         member.auto_ack = joining.request.auto_ack;
         member.credit = joining.request.credit.into();
         member.introduced = false;
-        member.ready = member.assigned.clone();
         turn.reply(joining.call, Ok(GroupReply::Joined(stream)));
+        self.make_all_ready(key);
+    }
+
+    /// All that a member may be given is looked at anew.
+    pub(super) fn make_all_ready(&mut self, key: MemberKey) {
+        if self.mode == GroupMode::Queue {
+            self.ready.extend(self.feeds.keys().copied());
+            self.awake.insert(key);
+            return;
+        }
+        let owned = |feed: &&Feed| {
+            let owner = self.feeds.get(&feed.source).and_then(|source| source.owner);
+            owner == Some(key)
+        };
+        let ready = self
+            .feeds
+            .values()
+            .filter(owned)
+            .map(|feed| feed.id)
+            .collect();
+        if let Some(member) = self.members.get_mut(&key) {
+            member.ready = ready;
+            self.awake.insert(key);
+        }
     }
 
     /// Ends the way by which a member was reached: its older stream loses, or it is no longer
@@ -184,7 +228,7 @@ impl Group {
             StreamEnd::Broken | StreamEnd::Silent => session_ms,
         };
         let Some(wait_ms) = wait_ms else {
-            self.remove(turn, key, Counted::No);
+            self.remove(turn, key, Farewell::Said);
             return;
         };
         let deadline = turn.now.plus(Duration::from_millis(wait_ms));
@@ -198,7 +242,7 @@ impl Group {
     pub(super) fn session_over<S: Durable>(&mut self, turn: &mut Turn<'_, S>, key: MemberKey) {
         let lost = self.members.get(&key).map(|member| member.link);
         if matches!(lost, Some(Link::Lost(deadline)) if deadline <= turn.now) {
-            self.remove(turn, key, Counted::Yes);
+            self.remove(turn, key, Farewell::None);
         }
     }
 
@@ -216,7 +260,7 @@ impl Group {
             }
             None => {}
         }
-        self.remove(turn, key, Counted::No);
+        self.remove(turn, key, Farewell::Said);
     }
 
     /// Ends a membership whose stream is over.
@@ -224,9 +268,12 @@ impl Group {
         &mut self,
         turn: &mut Turn<'_, S>,
         key: MemberKey,
-        counted: Counted,
+        farewell: Farewell,
     ) {
-        self.release_all(turn, key, counted);
+        match farewell {
+            Farewell::Said => self.release_all(turn, key),
+            Farewell::None => self.lose_all(turn, key),
+        }
         let Some(member) = self.members.remove(&key) else {
             return;
         };
@@ -237,10 +284,15 @@ impl Group {
             self.by_name.remove(name);
         }
         self.awake.remove(&key);
-        for partition in &member.assigned {
-            if let Some(feed) = self.feeds.get_mut(partition) {
-                feed.owner = None;
-            }
+        if self.isolation.draining == Some(key) {
+            self.isolation.draining = None;
+        }
+        for feed in self
+            .feeds
+            .values_mut()
+            .filter(|feed| feed.owner == Some(key))
+        {
+            feed.owner = None;
         }
         if self.members.is_empty() {
             self.topic_names.clear();
@@ -251,7 +303,11 @@ impl Group {
 
     /// A topic is deleted: nobody reads it any more, and who read nothing else is done.
     pub(super) fn topic_gone<S: Durable>(&mut self, turn: &mut Turn<'_, S>, topic: TopicId) {
-        let partitions: Vec<_> = self.feeds_of(topic).collect();
+        let of = self
+            .feeds
+            .values()
+            .filter(|feed| feed.source.topic == topic);
+        let partitions: Vec<_> = of.map(|feed| feed.id).collect();
         for partition in partitions {
             self.drop_feed(turn, partition);
         }
@@ -285,7 +341,7 @@ impl Group {
                     turn.shared.timers.clear(deadline, timer);
                 }
             }
-            self.remove(turn, key, Counted::No);
+            self.remove(turn, key, Farewell::Said);
         }
         self.rebalance(turn);
     }

@@ -11,27 +11,52 @@
 
 mod action;
 mod assignment;
+mod breaker;
 mod calls;
+mod candidate;
 mod changes;
+mod confirms;
+mod copied;
 mod describe;
 mod durable;
+mod durable_logs;
+mod extend;
+mod fates;
 mod feed;
+mod feeds;
 mod grants;
 mod group;
 mod join;
+mod judge;
+mod key_window;
 mod lease;
+mod losses;
 mod member;
 mod membership;
+mod operate;
+mod parking;
+mod pump;
+mod ready;
 mod rebalance;
+mod restore;
 mod sessions;
 mod settle;
+mod settling;
+mod share;
+mod spent;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod turn;
+mod underway;
+mod waiting;
 
 pub use action::{Action, Actions, CallId, ProposalId};
-pub use describe::{GroupDescription, MemberDescription, PartitionDescription, PinnedRecord};
-pub use durable::{Durable, GroupFacts, Position, TopicFacts};
+pub use describe::{
+    GroupDescription, MemberDescription, OpenState, PartitionDescription, PinnedRecord, StallReason,
+};
+pub use durable::{Durable, GroupFacts, Place, Position, TopicFacts};
 pub use sessions::Sessions;
-pub use turn::SessionLimits;
+pub use tally::{GroupTally, Tally};
+pub use turn::{Now, SessionLimits};

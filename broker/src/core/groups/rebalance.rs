@@ -12,18 +12,24 @@ use varvelog_store::PartitionId;
 use super::action::ProposalId;
 use super::assignment::{Assignment, assign};
 use super::durable::Durable;
-use super::feed::{Feed, Pause};
+use super::feed::Pause;
 use super::group::Group;
 use super::member::{Link, MemberKey};
 use super::turn::{Proposal, Turn};
 use crate::core::command::Change;
 use crate::core::request::{MemberEvent, MemberMessage};
+use crate::core::settings::GroupMode;
 use crate::names::TopicName;
 
 impl Group {
     /// Begins the next generation if the assignment is to change; else introduces the streams that
     /// wait for it.
     pub(super) fn rebalance<S: Durable>(&mut self, turn: &mut Turn<'_, S>) {
+        if self.mode == GroupMode::Queue {
+            self.open_queue(turn);
+            self.introduce(turn);
+            return;
+        }
         if self.beginning.is_some() {
             return;
         }
@@ -39,6 +45,29 @@ impl Group {
         self.beginning = Some(turn.propose(proposal, change));
     }
 
+    /// The feeds of all that a queue's members may be given are there.
+    fn open_queue<S: Durable>(&mut self, turn: &mut Turn<'_, S>) {
+        for member in self.members.values_mut() {
+            member.restarted = false;
+        }
+        if self.members.is_empty() {
+            return;
+        }
+        for topic in turn.state.group_topics(&self.name) {
+            for partition in 0..topic.partitions {
+                let source = PartitionId {
+                    topic: topic.id,
+                    partition,
+                };
+                for id in self.open_feeds(turn, source) {
+                    self.wake(id);
+                }
+            }
+        }
+        let topics = turn.state.group_topics(&self.name);
+        self.topic_names = topics.into_iter().map(|it| (it.id, it.name)).collect();
+    }
+
     /// A generation was committed, or refused.
     pub(super) fn generation_begun<S: Durable>(
         &mut self,
@@ -51,6 +80,7 @@ impl Group {
         }
         self.beginning = None;
         let Some(generation) = generation else { return };
+        turn.shared.tallies.group(&self.name).rebalances.inc();
         self.generation = generation;
         let assignment = self.plan(turn);
         self.hand_over(turn, &assignment);
@@ -101,7 +131,7 @@ impl Group {
     /// Gives each feed its owner.
     fn hand_over<S: Durable>(&mut self, turn: &mut Turn<'_, S>, assignment: &Assignment) {
         for feed in self.feeds.values_mut() {
-            if !assignment.contains_key(&feed.id) {
+            if !assignment.contains_key(&feed.source) {
                 feed.owner = None;
             }
         }
@@ -113,11 +143,10 @@ impl Group {
             .now
             .plus(Duration::from_millis(session_ms.unwrap_or(0)));
         for (partition, key) in assignment {
-            let feed = self
-                .feeds
-                .entry(*partition)
-                .or_insert_with(|| Feed::new(*partition));
-            turn.shared.add_reader(*partition, &self.name);
+            self.open_feeds(turn, *partition);
+            let Some(feed) = self.feeds.get_mut(partition) else {
+                continue;
+            };
             let restarted = self.members.get(key).is_some_and(|member| member.restarted);
             if feed.owner == Some(*key) && !restarted {
                 continue;
@@ -139,6 +168,11 @@ impl Group {
                 Pause::Handover(open.unwrap_or(patience).min(patience))
             });
             self.pause(turn, *partition, pause);
+            for id in self.feeds_from(turn, *partition) {
+                if let Some(feed) = self.feeds.get_mut(&id) {
+                    feed.owner = Some(*key);
+                }
+            }
         }
     }
 
@@ -155,9 +189,8 @@ impl Group {
         let revoked: Vec<_> = member.assigned.difference(&part).copied().collect();
         let changed = member.assigned != part || member.restarted;
         member.restarted = false;
-        member.ready.clone_from(&part);
         member.assigned = part;
-        self.awake.insert(key);
+        self.make_all_ready(key);
         if changed || !self.is_introduced(key) {
             self.send_event(turn, key, &revoked);
         }

@@ -2,23 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use varvelog_store::{PartitionId, TopicId, WallMs};
+use varvelog_store::{PartitionId, TopicId};
 
 use super::action::{Actions, CallId, ProposalId};
 use super::calls::{leave, on_stream, proceed};
 use super::changes::{changed, resume};
+use super::confirms::Made;
 use super::describe::GroupDescription;
 use super::durable::Durable;
+use super::extend::extend;
+use super::feeds::SWEEP_INTERVAL;
 use super::group::Group;
 use super::join::Joining;
+use super::operate::operate;
+use super::restore::restore;
 use super::settle;
+use super::settling;
+use super::tally::GroupTally;
 use super::timers::Timer;
-use super::turn::{SessionLimits, Shared, Turn};
+use super::turn::{Now, SessionLimits, Shared, Turn};
 use crate::clock::MonoMs;
 use crate::core::applied::Outcome;
 use crate::core::command::Change;
+use crate::core::copies::ReadDone;
 use crate::core::refusal::{GroupRefusal, Refusal};
 use crate::core::request::GroupRequest;
+#[cfg(test)]
+use crate::core::request::{AckToken, LeaseId};
 use crate::names::GroupName;
 
 /// Soft state of all groups: members, assignments, leases. Knows no clock and no dice: both come
@@ -74,6 +84,7 @@ impl Groups {
                 group.check_invariants();
             }
             if group.is_idle() {
+                group.close(turn);
                 self.by_name.remove(&name);
             }
         }
@@ -95,27 +106,33 @@ impl Sessions {
         }
     }
 
-    /// A call of an edge. `dice` gives 16 random bytes.
+    /// A call of an edge.
     pub fn handle<S: Durable>(
         &mut self,
         state: &S,
         call: CallId,
         request: GroupRequest,
-        now: (MonoMs, WallMs),
-        dice: &mut dyn FnMut() -> [u8; 16],
+        now: Now<'_>,
     ) -> Actions {
         self.turn(state, now, |groups, turn| match request {
             GroupRequest::Join(request) => {
-                proceed(groups, turn, Joining::new(call, request, dice));
+                let joining = Joining::new(call, request, turn.dice);
+                proceed(groups, turn, joining);
             }
             GroupRequest::Confirm {
                 stream,
                 lease,
                 last,
                 skip_to,
+                undeliverable,
             } => {
+                let made = Made {
+                    last,
+                    skip_to,
+                    undeliverable,
+                };
                 on_stream(groups, turn, stream, |group, turn, key| {
-                    group.confirm(turn, (stream, key, lease), (last, skip_to));
+                    group.confirm(turn, (stream, key, lease), made);
                 });
             }
             GroupRequest::AddCredit { stream, responses } => {
@@ -138,16 +155,22 @@ impl Sessions {
             }
             GroupRequest::Settle(request) => {
                 let group = groups.get_mut(&request.token.group);
-                settle::settle(turn, group, call, &request);
+                settle::settle(turn, group, (call, request, 0));
             }
             GroupRequest::Extend {
                 token,
                 ack_timeout_ms,
             } => {
                 let group = groups.get_mut(&token.group);
-                let answer = settle::extend(turn, group, &token, ack_timeout_ms);
+                let answer = extend(turn, group, &token, ack_timeout_ms);
                 turn.reply(call, answer);
             }
+            GroupRequest::SettleRecords {
+                group,
+                records,
+                action,
+                note: _,
+            } => operate(groups, turn, call, (&group, &records, action)),
         })
     }
 
@@ -157,11 +180,11 @@ impl Sessions {
         &mut self,
         state: &S,
         (change, outcome, proposal): (&Change, &Result<Outcome, Refusal>, Option<ProposalId>),
-        now: (MonoMs, WallMs),
+        now: Now<'_>,
     ) -> Actions {
         self.turn(state, now, |groups, turn| {
-            if outcome.is_ok() {
-                changed(groups, turn, change);
+            if let Ok(outcome) = outcome {
+                changed(groups, turn, (change, outcome));
             }
             if let Some(proposal) = proposal {
                 resume(groups, turn, proposal, outcome);
@@ -174,9 +197,9 @@ impl Sessions {
         &mut self,
         state: &S,
         partitions: &[PartitionId],
-        now: MonoMs,
+        now: Now<'_>,
     ) -> Actions {
-        self.turn(state, (now, WallMs::default()), |groups, turn| {
+        self.turn(state, now, |groups, turn| {
             for partition in partitions {
                 for name in turn.shared.readers_of(*partition) {
                     if let Some(group) = groups.get_mut(&name) {
@@ -188,9 +211,9 @@ impl Sessions {
     }
 
     /// Does what is due.
-    pub fn tick<S: Durable>(&mut self, state: &S, now: MonoMs) -> Actions {
-        self.turn(state, (now, WallMs::default()), |groups, turn| {
-            while let Some(timer) = turn.shared.timers.pop_due(now) {
+    pub fn tick<S: Durable>(&mut self, state: &S, now: Now<'_>) -> Actions {
+        self.turn(state, now, |groups, turn| {
+            while let Some(timer) = turn.shared.timers.pop_due(turn.now) {
                 match timer {
                     Timer::Lease(name, partition, lease) => {
                         if let Some(group) = groups.get_mut(&name) {
@@ -207,14 +230,41 @@ impl Sessions {
                             group.pause_over(turn, partition);
                         }
                     }
+                    Timer::Due(name, partition) => {
+                        if let Some(group) = groups.get_mut(&name) {
+                            group.due_timer_over(partition);
+                            group.due(turn, partition);
+                        }
+                    }
+                    Timer::Probe(name) => {
+                        if let Some(group) = groups.get_mut(&name) {
+                            group.probe(turn);
+                        }
+                    }
+                    Timer::Reread(id) => settling::reread(turn, id),
                 }
             }
+            sweep(groups, turn);
         })
+    }
+
+    /// Something that was to be read is read, or could not be.
+    pub fn read<S: Durable>(&mut self, state: &S, done: ReadDone, now: Now<'_>) -> Actions {
+        self.turn(state, now, |groups, turn| {
+            settling::read(groups, turn, done);
+        })
+    }
+
+    /// What was noted of hand-outs before a restart is leased again, for a whole visibility
+    /// timeout each. For a machine that was told nothing yet.
+    pub fn restore<S: Durable>(&mut self, state: &S, now: Now<'_>) -> Actions {
+        self.turn(state, now, restore)
     }
 
     /// When [`Self::tick`] has something to do next.
     pub fn next_deadline(&self) -> Option<MonoMs> {
-        self.shared.timers.next()
+        let swept = (!self.shared.timed.is_empty()).then(|| self.shared.swept.plus(SWEEP_INTERVAL));
+        self.shared.timers.next().into_iter().chain(swept).min()
     }
 
     /// Members of a group, those that are waited for included.
@@ -243,6 +293,11 @@ impl Sessions {
         self.groups.by_name.get(group).map(Group::describe)
     }
 
+    /// What was done for a group since the start of this process; none if nothing was.
+    pub fn tally(&self, group: &GroupName) -> Option<&GroupTally> {
+        self.shared.tallies.get(group)
+    }
+
     /// Whether a commit may be made in the name of a member: `generation` is that of its last
     /// event.
     pub fn is_member(
@@ -260,20 +315,35 @@ impl Sessions {
     fn turn<S: Durable>(
         &mut self,
         state: &S,
-        (now, wall): (MonoMs, WallMs),
+        now: Now<'_>,
         act: impl FnOnce(&mut Groups, &mut Turn<'_, S>),
     ) -> Actions {
         let Self { groups, shared } = self;
+        let Now { mono, wall, dice } = now;
         let mut turn = Turn {
             state,
-            now,
+            now: mono,
             wall,
+            dice,
             shared,
             actions: Vec::new(),
         };
         act(groups, &mut turn);
         groups.finish(&mut turn);
         turn.actions
+    }
+}
+
+/// Looks at all that waits for a time, so that a timer that was missed costs a second at most.
+fn sweep<S: Durable>(groups: &mut Groups, turn: &mut Turn<'_, S>) {
+    if turn.shared.timed.is_empty() || turn.shared.swept.plus(SWEEP_INTERVAL) > turn.now {
+        return;
+    }
+    turn.shared.swept = turn.now;
+    for (name, partition) in turn.shared.timed.clone() {
+        if let Some(group) = groups.get_mut(&name) {
+            group.due(turn, partition);
+        }
     }
 }
 
@@ -286,6 +356,23 @@ impl Sessions {
         partition: PartitionId,
     ) -> Option<&super::feed::Feed> {
         self.groups.by_name.get(group)?.feeds.get(&partition)
+    }
+
+    /// The hand-out that a token is of, if it is known.
+    pub(super) fn own_lease(&self, token: &AckToken) -> Option<LeaseId> {
+        self.shared.own_lease(token)
+    }
+
+    /// The id of a member that is there.
+    pub(super) fn member_id(&self, group: &GroupName, key: super::member::MemberKey) -> String {
+        self.groups.by_name[group].members[&key].id.clone()
+    }
+
+    /// As if the timers of what waits had never been set.
+    pub(super) fn lose_due_timers(&mut self) {
+        self.shared
+            .timers
+            .retain(|timer| !matches!(timer, Timer::Due(..)));
     }
 
     /// Whether nothing at all is left of any group.

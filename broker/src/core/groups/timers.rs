@@ -6,6 +6,7 @@ use varvelog_store::PartitionId;
 
 use super::member::MemberKey;
 use crate::clock::MonoMs;
+use crate::core::copies::ReadId;
 use crate::core::request::LeaseId;
 use crate::names::GroupName;
 
@@ -18,6 +19,12 @@ pub(super) enum Timer {
     Session(GroupName, MemberKey),
     /// Of a feed that gives out nothing for a while.
     Feed(GroupName, PartitionId),
+    /// Of the waiting records of a feed.
+    Due(GroupName, PartitionId),
+    /// Of a group that gives out few records until one is done.
+    Probe(GroupName),
+    /// Of an order to read that could not be carried out.
+    Reread(ReadId),
 }
 
 /// Deadlines that are set. Whoever sets one remembers its time, and clears it by that.
@@ -35,6 +42,11 @@ impl Timers {
 
     pub(super) fn next(&self) -> Option<MonoMs> {
         self.0.first().map(|(at, _)| *at)
+    }
+
+    #[cfg(test)]
+    pub(super) fn retain(&mut self, keeps: impl Fn(&Timer) -> bool) {
+        self.0.retain(|(_, timer)| keeps(timer));
     }
 
     /// Takes out the earliest one that is due.

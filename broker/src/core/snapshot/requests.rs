@@ -4,7 +4,7 @@ use varvelog_store::Epoch;
 
 use super::topics::rising;
 use crate::core::fields::{FieldError, FieldReader, FieldWriter};
-use crate::core::request::PartAppended;
+use crate::core::request::{PartAppended, Repeat};
 use crate::core::request_ids::{Remembered, RequestIds};
 
 pub(super) fn put_requests(out: &mut FieldWriter, requests: &RequestIds) {
@@ -26,7 +26,7 @@ pub(super) fn requests(fields: &mut FieldReader<'_>) -> Result<RequestIds, Field
         let topic = fields.topic()?;
         rising(&mut last_topic, topic)?;
         let mut last_ms = 0;
-        for _ in 0..fields.count(24)? {
+        for _ in 0..fields.count(28)? {
             let id = fields.text()?;
             let request = request(fields)?;
             if !requests.restore(topic, id, request, &mut last_ms) {
@@ -47,6 +47,14 @@ fn put_request(out: &mut FieldWriter, request: &Remembered) {
         out.u32(part.epoch.0);
         out.bool(part.duplicate);
     }
+    out.count(request.repeats.len());
+    for repeat in &request.repeats {
+        out.u32(repeat.part);
+        out.u32(repeat.number);
+        out.u32(repeat.partition);
+        out.offset(repeat.offset);
+        out.u32(repeat.epoch.0);
+    }
 }
 
 fn request(fields: &mut FieldReader<'_>) -> Result<Remembered, FieldError> {
@@ -60,9 +68,19 @@ fn request(fields: &mut FieldReader<'_>) -> Result<Remembered, FieldError> {
             duplicate: each.bool()?,
         })
     })?;
+    let repeats = fields.list(24, |each| {
+        Ok(Repeat {
+            part: each.u32()?,
+            number: each.u32()?,
+            partition: each.u32()?,
+            offset: each.offset()?,
+            epoch: Epoch(each.u32()?),
+        })
+    })?;
     Ok(Remembered {
         content_hash,
         running_ms,
         parts: parts.into(),
+        repeats: repeats.into(),
     })
 }

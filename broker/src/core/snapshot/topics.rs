@@ -4,6 +4,7 @@ use varvelog_store::{Epoch, TopicId};
 
 use super::state::{put_stamp, stamp};
 use crate::core::codec_settings::{put_topic_settings, topic_settings};
+use crate::core::delays::Delays;
 use crate::core::fields::{FieldError, FieldReader, FieldWriter};
 use crate::core::partitions::Partition;
 use crate::core::topics::{DeletedTopic, Derived, DerivedKind, Topic, Topics};
@@ -96,7 +97,7 @@ fn topic(fields: &mut FieldReader<'_>) -> Result<Topic, FieldError> {
         created: fields.wall()?,
         settings: topic_settings(fields)?,
         derived: derived(fields)?,
-        partitions: fields.list(41, partition)?,
+        partitions: fields.list(45, partition)?,
     })
 }
 
@@ -122,6 +123,7 @@ fn put_partition(out: &mut FieldWriter, partition: &Partition) {
         append_time,
         shard,
         epochs,
+        delayed,
     } = partition;
     out.offset(*start);
     out.offset(*next);
@@ -132,6 +134,11 @@ fn put_partition(out: &mut FieldWriter, partition: &Partition) {
         out.u32(epoch.0);
         out.offset(*first);
     }
+    out.count(delayed.iter().count());
+    for (at, due) in delayed.iter() {
+        out.offset(at);
+        out.wall(due);
+    }
 }
 
 fn partition(fields: &mut FieldReader<'_>) -> Result<Partition, FieldError> {
@@ -141,5 +148,17 @@ fn partition(fields: &mut FieldReader<'_>) -> Result<Partition, FieldError> {
         append_time: fields.wall()?,
         shard: fields.u8()?,
         epochs: fields.list(12, |each| Ok((Epoch(each.u32()?), each.offset()?)))?,
+        delayed: delays(fields)?,
     })
+}
+
+fn delays(fields: &mut FieldReader<'_>) -> Result<Delays, FieldError> {
+    let mut delays = Delays::default();
+    let mut last = None;
+    for _ in 0..fields.count(16)? {
+        let at = fields.offset()?;
+        rising(&mut last, at)?;
+        delays.insert(at, fields.wall()?);
+    }
+    Ok(delays)
 }

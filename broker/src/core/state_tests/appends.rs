@@ -186,7 +186,7 @@ fn the_epochs_of_a_broker_that_keeps_crashing_are_bounded() {
             .topics
             .partition_mut(at(1, 0))
             .unwrap()
-            .append(1, WallMs(0));
+            .append(1, &[], WallMs(0));
         bench
             .state
             .topics

@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use super::sample::*;
 use crate::core::applied::Outcome;
 use crate::core::command::Change;
-use crate::core::decide::{CountLimits, answer, decide, preview};
+use crate::core::decide::{CountLimits, Live, answer, decide};
+use crate::core::preview::preview;
 use crate::core::refusal::{GroupRefusal, QuotaRefusal, Refusal, TopicRefusal};
 use crate::core::request::{ChangeDone, ChangeRequest, CommitRequest, StartAt};
 use crate::core::settings::{GroupSettings, TopicSettings};
 use crate::names::GroupName;
 
-/// Decides with ids that no topic has yet and `live` members in each group.
+/// Decides with ids that no topic has yet and `live` in each group.
 fn decided(
     bench: &Bench,
     request: &ChangeRequest,
-    live: u32,
+    live: Live,
     limits: CountLimits,
 ) -> Result<Vec<Change>, Refusal> {
     let topics = bench.state.topics.iter().count() + bench.state.topics.deleted().count();
@@ -35,7 +36,7 @@ fn decided(
 
 /// Decides, applies what was decided, and answers.
 fn done(bench: &mut Bench, request: &ChangeRequest) -> Result<ChangeDone, Refusal> {
-    let changes = decided(bench, request, 0, CountLimits::default())?;
+    let changes = decided(bench, request, Live::default(), CountLimits::default())?;
     let only = (changes.len() == 1).then(|| preview(&bench.state, &changes[0]));
     let outcomes: Vec<Outcome> = changes
         .into_iter()
@@ -171,7 +172,8 @@ fn each_request_on_groups_is_answered_with_what_it_did() {
 #[test]
 fn quotas_name_what_is_full_and_leave_derived_topics_out() {
     let bench = Bench::with_group();
-    let refused = |request: &ChangeRequest, limits| decided(&bench, request, 0, limits);
+    let refused =
+        |request: &ChangeRequest, limits| decided(&bench, request, Live::default(), limits);
     let room = CountLimits::default();
     let full = |what, limit, current| {
         Err(QuotaRefusal {
@@ -227,9 +229,14 @@ fn quotas_name_what_is_full_and_leave_derived_topics_out() {
 fn a_group_with_members_is_neither_deleted_nor_reset_unless_forced() {
     let bench = Bench::with_group();
     let group = group_name("email");
+    let live = Live {
+        members: 2,
+        leases: 5,
+    };
     let not_empty = Err(GroupRefusal::NotEmpty {
         group: "email".into(),
         members: 2,
+        leases: 5,
     }
     .into());
     let delete = ChangeRequest::DeleteGroup {
@@ -237,7 +244,7 @@ fn a_group_with_members_is_neither_deleted_nor_reset_unless_forced() {
         purge_dead_letters: false,
     };
     assert_eq!(
-        decided(&bench, &delete, 2, CountLimits::default()),
+        decided(&bench, &delete, live, CountLimits::default()),
         not_empty.clone()
     );
     let reset = |force| {
@@ -247,7 +254,7 @@ fn a_group_with_members_is_neither_deleted_nor_reset_unless_forced() {
             positions,
             force,
         };
-        decided(&bench, &request, 2, CountLimits::default())
+        decided(&bench, &request, live, CountLimits::default())
     };
     assert_eq!(reset(false), not_empty);
     assert!(reset(true).is_ok());
@@ -267,7 +274,7 @@ fn a_commit_to_an_unknown_group_makes_it_first() {
         &[("orders", 1, 6), ("bills", 0, 2), ("orders", 0, 10)],
     );
     assert_eq!(
-        decided(&bench, &request, 0, CountLimits::default())
+        decided(&bench, &request, Live::default(), CountLimits::default())
             .unwrap()
             .len(),
         2
@@ -293,7 +300,7 @@ fn a_commit_that_cannot_be_makes_no_group() {
         decided(
             &bench,
             &commit_to("email", offsets),
-            0,
+            Live::default(),
             CountLimits::default(),
         )
         .unwrap_err()
@@ -378,7 +385,8 @@ fn derived_topics_are_changed_through_their_group_only() {
         new_group("sms", &["orders.email.retry"], StartAt::Earliest),
     ];
     for request in requests {
-        let refusal = decided(&bench, &request, 0, CountLimits::default()).unwrap_err();
+        let refusal =
+            decided(&bench, &request, Live::default(), CountLimits::default()).unwrap_err();
         assert!(
             matches!(refusal, Refusal::Topic(TopicRefusal::Derived { .. })),
             "{request:?}"

@@ -1,10 +1,11 @@
 //! Changes of groups.
 
 use super::sample::*;
-use crate::core::applied::{Effect, Outcome, RangeSettled};
+use crate::core::applied::{Effect, Outcome, RangeSettled, Settlement};
 use crate::core::command::{Change, GroupTopic};
 use crate::core::durable_groups::ACK_WINDOW;
 use crate::core::refusal::{GroupRefusal, QuotaRefusal, Refusal, TopicRefusal};
+use crate::core::request::Appended;
 use crate::core::settings::GroupSettings;
 use crate::core::topics::DerivedKind;
 
@@ -188,7 +189,8 @@ fn a_group_made_again_adopts_its_dead_letters_and_is_another() {
     let group = bench.state.groups.get(&group_name("email")).unwrap();
     assert_eq!(group.id, 2);
     assert_eq!(group.topics[&topic_id(1)].dead_letter, topic_id(151));
-    assert_eq!(bench.state.topics.by_id(topic_id(151)).unwrap().depth(), 3);
+    let kept = bench.state.topics.partition(at(151, 0)).unwrap();
+    assert_eq!(kept.next(), offset(3));
     assert_eq!(
         bench.refused(old),
         missing("email"),
@@ -242,20 +244,20 @@ fn settings_and_generations_are_counted() {
 fn settled_records_move_the_low_watermark_over_what_is_done() {
     let mut bench = Bench::with_group();
     let settled = |done, already| RangeSettled { done, already };
+    let all = |ranges| {
+        Outcome::Settled(Settlement {
+            ranges,
+            appended: Appended::default(),
+        })
+    };
     let outcome = bench.must(bench.settle("email", at(1, 0), &[(2, 3), (6, 6)]));
-    assert_eq!(
-        outcome,
-        Outcome::Settled(vec![settled(2, 0), settled(1, 0)])
-    );
+    assert_eq!(outcome, all(vec![settled(2, 0), settled(1, 0)]));
     assert_eq!(bench.done("email", at(1, 0)), (0, vec![2, 3, 6]));
     let outcome = bench.must(bench.settle("email", at(1, 0), &[(0, 2), (9, 9)]));
-    assert_eq!(
-        outcome,
-        Outcome::Settled(vec![settled(2, 1), settled(1, 0)])
-    );
+    assert_eq!(outcome, all(vec![settled(2, 1), settled(1, 0)]));
     assert_eq!(bench.done("email", at(1, 0)), (4, vec![6, 9]));
     let outcome = bench.must(bench.settle("email", at(1, 0), &[(3, 9)]));
-    assert_eq!(outcome, Outcome::Settled(vec![settled(4, 3)]));
+    assert_eq!(outcome, all(vec![settled(4, 3)]));
     assert_eq!(bench.done("email", at(1, 0)), (10, vec![]));
     assert_eq!(bench.done("email", at(1, 1)), (0, vec![]));
 }

@@ -5,8 +5,9 @@ use varvelog_store::{Offset, WallMs};
 use super::sample::*;
 use crate::core::command::{Append, Change};
 use crate::core::forecast::{AppendLimits, RoundForecast};
-use crate::core::producers::{BatchMark, Batches};
+use crate::core::producers::{BatchMark, Batches, KEPT_BY_LOG_MAX};
 use crate::core::refusal::{AppendRefusal, QuotaRefusal, Refusal};
+use crate::core::state::State;
 
 fn gap(expected: i32, got: i32) -> Refusal {
     AppendRefusal::SequenceGap { expected, got }.into()
@@ -134,8 +135,10 @@ fn every_sequence_is_new_a_duplicate_too_old_or_a_gap() {
         for base in 0..next + 3 {
             for count in 1..6 {
                 let got = i32::try_from(base).unwrap();
-                let mut fresh = Bench::default();
-                fresh.state = crate::core::state::State::decode(&bench.state.encode()).unwrap();
+                let mut fresh = Bench {
+                    state: State::decode(&bench.state.encode()).unwrap(),
+                    ..Bench::default()
+                };
                 let answer = fresh.produce(produced(at(1, 0), (id, 0, got), count));
                 let expected = if base == next {
                     Ok((u64::from(next), false))
@@ -167,7 +170,7 @@ fn sequences_wrap_from_the_largest_to_zero() {
         .topics
         .partition_mut(at(1, 0))
         .unwrap()
-        .append(2, WallMs(0));
+        .append(2, &[], WallMs(0));
     assert!(
         bench
             .state
@@ -301,7 +304,7 @@ fn a_duplicate_carries_the_epoch_of_the_batch_that_it_repeats() {
 }
 
 #[test]
-fn producers_expire_by_their_last_use() {
+fn producers_expire_by_their_last_use_once_their_last_batch_is_gone() {
     let mut bench = Bench::with_topics();
     let (named, _) = bench.init("a");
     let (idle, _) = bench.init("");
@@ -317,9 +320,20 @@ fn producers_expire_by_their_last_use() {
         Err(AppendRefusal::ProducerUnknown { producer: idle }.into())
     );
     bench.produce(produced(at(1, 0), (named, 0, 1), 1)).unwrap();
-    bench.must(Change::ExpireProducers {
+    let expire = || Change::ExpireProducers {
         used_since: WallMs(2_001),
-    });
+    };
+    let again = || produced(at(1, 0), (named, 0, 1), 1);
+    for start in [0, 1] {
+        bench.must(move_log_start(at(1, 0), start));
+        assert!(!bench.state.has_expired_producers(WallMs(2_001)));
+        bench.must(expire());
+        assert_eq!(bench.produce(again()), Ok((1, true)), "start {start}");
+    }
+    bench.must(move_log_start(at(1, 0), 2));
+    assert!(bench.state.has_expired_producers(WallMs(2_001)));
+    bench.must(expire());
+    assert!(!bench.state.has_expired_producers(WallMs(2_001)));
     let gone = bench.produce(produced(at(1, 0), (named, 0, 2), 1));
     assert_eq!(
         gone,
@@ -327,6 +341,59 @@ fn producers_expire_by_their_last_use() {
     );
     assert_eq!(bench.state.producers.count_on(at(1, 0)), 0);
     assert_eq!(bench.init("a"), (2, 0));
+}
+
+#[test]
+fn a_producer_is_kept_while_one_of_its_partitions_has_its_last_batch() {
+    let mut bench = Bench::with_topics();
+    let (id, _) = bench.init("");
+    bench.produce(produced(at(1, 0), (id, 0, 0), 3)).unwrap();
+    bench.produce(produced(at(1, 1), (id, 0, 0), 1)).unwrap();
+    let expired = |bench: &mut Bench| {
+        bench.must(Change::ExpireProducers {
+            used_since: WallMs(i64::MAX),
+        });
+        bench.state.producers.count() == 0
+    };
+    bench.must(move_log_start(at(1, 0), 3));
+    assert!(!expired(&mut bench));
+    assert_eq!(
+        bench.produce(produced(at(1, 0), (id, 0, 0), 3)),
+        Ok((0, true)),
+        "all of a producer is kept or nothing"
+    );
+    bench.must(move_log_start(at(1, 1), 1));
+    assert!(expired(&mut bench));
+}
+
+#[test]
+fn of_too_many_producers_kept_by_a_log_those_used_last_stay() {
+    let mut bench = Bench::with_topics();
+    let more = 3;
+    let count = i64::try_from(KEPT_BY_LOG_MAX).unwrap() + more;
+    for id in 0..count {
+        // Used in another order than given out.
+        bench.pass(1);
+        assert_eq!(bench.init(""), (id, 0));
+    }
+    for id in (0..count).rev() {
+        bench.pass(1);
+        bench.produce(produced(at(1, 0), (id, 0, 0), 1)).unwrap();
+    }
+    let snapshot = bench.state.encode();
+    let mut restored = State::decode(&snapshot).unwrap();
+    bench.must(Change::ExpireProducers {
+        used_since: WallMs(i64::MAX),
+    });
+    let kept: Vec<i64> = bench.state.producers.by_id.keys().copied().collect();
+    assert_eq!(kept, (0..count - more).collect::<Vec<_>>());
+    restored.producers.expire(WallMs(i64::MAX), |at| {
+        Some(bench.state.topics.partition(at)?.start())
+    });
+    assert!(
+        restored.producers.by_id.keys().eq(kept.iter()),
+        "a restart changes nothing"
+    );
 }
 
 #[test]

@@ -150,12 +150,11 @@ fn settle_change(state: &State, step: &Step) -> Option<Change> {
     let reset_count = group
         .and_then(|group| group.progress(*at))
         .map_or(0, Progress::reset_count);
+    let group_id = group.map_or(0, |group| group.id);
+    let resets = reset_count + u64::from(*void);
     Some(Change::Settle(Settle {
-        group: group_name(name),
-        group_id: group.map_or(0, |group| group.id),
-        reset_count: reset_count + u64::from(*void),
-        partition: *at,
         ranges: vec![(offset(*first), offset(*last))],
+        ..Settle::of(group_name(name), group_id, resets, *at)
     }))
 }
 

@@ -7,12 +7,16 @@ use varvelog_store::{Offset, PartitionId, Sequence, TopicId, WallMs};
 use crate::core::applied::{Applied, Outcome};
 use crate::core::command::{
     Append, AppendPart, Change, Command, CommitOffsets, CreateGroup, CreateTopic, GroupTopic,
-    OffsetCommit, RequestId, Settle, Stamp,
+    HandOut, OffsetCommit, RequestId, Settle, Stamp,
 };
+use crate::core::dead_letters::{Cause, Death};
 use crate::core::durable_groups::Progress;
+use crate::core::failure::ErrorClass;
 use crate::core::forecast::RoundForecast;
+use crate::core::handed_out::HandedOut;
+use crate::core::message_ids::PartIds;
 use crate::core::refusal::Refusal;
-use crate::core::request::Appended;
+use crate::core::request::{Appended, LeaseId};
 use crate::core::settings::{GroupSettings, TopicSettings};
 use crate::core::state::State;
 use crate::names::{GroupName, TopicName};
@@ -47,8 +51,27 @@ pub(super) fn part(partition: PartitionId, record_count: u32) -> AppendPart {
         record_count,
         producer: None,
         predicted: None,
+        delays: Vec::new(),
+        ids: PartIds::default(),
         body,
     }
+}
+
+/// As many records die, of one cause.
+pub(super) fn deaths(count: u32) -> Vec<Death> {
+    let death = |number| Death {
+        at: WallMs(1_000 + i64::from(number)),
+        bytes: 100,
+        cause: Cause {
+            class: Some(ErrorClass::Permanent),
+            code: "E_IO".to_owned(),
+            fingerprint: Some(0xfeed),
+        },
+        replays: 0,
+        replayed_by: None,
+        parked_key: None,
+    };
+    (0..count).map(death).collect()
 }
 
 pub(super) fn produced(
@@ -160,12 +183,40 @@ pub(super) fn reset(name: &str, to: &[(PartitionId, u64)]) -> Change {
     }
 }
 
+/// A settlement of nothing yet, with the group's id and resets as they are.
+pub(super) fn settle_of(bench: &Bench, name: &str, at: PartitionId) -> Settle {
+    let group = bench.state.groups.get(&group_name(name)).unwrap();
+    let resets = group.progress(at).map_or(0, Progress::reset_count);
+    Settle::of(group.name.clone(), group.id, resets, at)
+}
+
+/// Records of group `email` given to a member.
+pub(super) fn hand_out(bench: &Bench, at: PartitionId, (first, last): (u64, u64)) -> HandOut {
+    let settle = settle_of(bench, "email", at);
+    HandOut {
+        group: settle.group,
+        group_id: settle.group_id,
+        reset_count: settle.reset_count,
+        partition: at,
+        first: offset(first),
+        out: HandedOut {
+            last: offset(last),
+            attempt: 1,
+            lease: LeaseId(first + 1),
+            run: 1,
+            member: "m-1".into(),
+            ack_timeout_ms: 30_000,
+        },
+    }
+}
+
 /// A state that grows by changes, all of them checked against each other.
 #[derive(Debug, Default)]
 pub(super) struct Bench {
     pub(super) state: State,
     pub(super) stamp: Stamp,
-    sequence: u64,
+    /// What was applied, refused commands too.
+    pub(super) log: Vec<Command>,
 }
 
 impl Bench {
@@ -197,19 +248,26 @@ impl Bench {
     /// Predicts, applies, and compares what check, predict and apply say.
     pub(super) fn run(&mut self, mut change: Change) -> Applied {
         let checked = self.state.check(&change, self.stamp);
-        if let Change::Append(append) = &mut change {
-            let mut round = RoundForecast::default();
-            let predicted = self.state.predict(&mut round, append, self.stamp);
-            assert_eq!(predicted, checked, "predict and check agree on {append:?}");
-        }
-        self.sequence += 1;
+        let mut round = RoundForecast::default();
+        let predicted = if let Change::Append(append) = &mut change {
+            self.state.predict(&mut round, append, self.stamp)
+        } else if let Change::Settle(settle) = &mut change {
+            self.state.predict_settle(&mut round, settle, self.stamp)
+        } else if let Change::Replay(step) = &mut change {
+            self.state.predict_replay(&mut round, step, self.stamp)
+        } else {
+            checked.clone()
+        };
+        assert_eq!(predicted, checked, "predict and check agree on {change:?}");
         let before = self.state.encode();
         let record = self.state.broker;
         let command = Command {
             stamp: self.stamp,
             change,
         };
-        let applied = self.state.apply(Sequence::new(self.sequence), &command);
+        self.log.push(command.clone());
+        let sequence = Sequence::new(u64::try_from(self.log.len()).unwrap());
+        let applied = self.state.apply(sequence, &command);
         self.state.check_invariants();
         assert_eq!(
             applied.outcome.as_ref().err(),
@@ -227,6 +285,21 @@ impl Bench {
             self.state.broker = after;
         }
         applied
+    }
+
+    /// The broker stops and starts with what a checkpoint holds, and one without a checkpoint
+    /// reads the same from the log.
+    pub(super) fn restart(&mut self) {
+        let bytes = self.state.encode();
+        let mut replayed = State::new();
+        for (sequence, command) in (1..).zip(&self.log) {
+            let (head, bulk) = command.encode();
+            let command = Command::decode(head, bulk).unwrap();
+            replayed.apply(Sequence::new(sequence), &command);
+        }
+        assert_eq!(replayed.encode(), bytes, "the log gives the same state");
+        self.state = State::decode(&bytes).unwrap();
+        assert_eq!(self.state.encode(), bytes);
     }
 
     pub(super) fn must(&mut self, change: Change) -> Outcome {
@@ -265,16 +338,12 @@ impl Bench {
     }
 
     pub(super) fn settle(&self, name: &str, at: PartitionId, ranges: &[(u64, u64)]) -> Change {
-        let group = self.state.groups.get(&group_name(name)).unwrap();
         let ranges = ranges
             .iter()
             .map(|(first, last)| (offset(*first), offset(*last)));
         Change::Settle(Settle {
-            group: group.name.clone(),
-            group_id: group.id,
-            reset_count: group.progress(at).map_or(0, Progress::reset_count),
-            partition: at,
             ranges: ranges.collect(),
+            ..settle_of(self, name, at)
         })
     }
 

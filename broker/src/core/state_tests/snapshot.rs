@@ -2,9 +2,16 @@
 
 use proptest::prelude::*;
 
-use super::codec::hex;
+use varvelog_store::WallMs;
+
+use super::codec::{hex, note_of};
+use super::message_ids::named;
+use super::replays::{die_parked, next_step, start_of};
 use super::sample::*;
-use crate::core::command::Change;
+use crate::core::command::{Append, Change, Settle};
+use crate::core::failure::{Ending, Wait};
+use crate::core::retries::RetryEntry;
+use crate::core::settings::{GroupSettings, OnFailure, OnHeadDead};
 use crate::core::snapshot::{SNAPSHOT_VERSION, SnapshotError};
 use crate::core::state::State;
 
@@ -23,12 +30,76 @@ fn sample() -> Bench {
     bench.must(commit("email", &[(at(1, 1), 6)], false));
     bench.must(move_log_start(at(1, 1), 7));
     bench.must(reset("email", &[(at(1, 1), 8)]));
+    bench.must(parking("email"));
+    bench.must(Change::Settle(with_copies(&bench)));
+    let handed = |at, first| Change::HandOut(hand_out(&bench, at, (first, first + 1)));
+    let (source, retry) = (handed(at(1, 0), 7), handed(at(101, 0), 0));
+    bench.must(source);
+    bench.must(retry);
+    let mut delayed = part(at(2, 0), 3);
+    delayed.delays = vec![(0, WallMs(9_000)), (2, WallMs(7_000))];
+    bench.must(append(vec![delayed]));
     bench.must(create_group("sms", vec![group_topic(2, &[3])]));
     bench.must(delete_group("sms", false));
+    bench.must(append(vec![named(at(2, 0), &["m-1", "m-2"])]));
+    bench.pass(5);
+    bench.must(request(
+        2,
+        "req-2",
+        7,
+        vec![named(at(2, 0), &["m-3", "m-1"])],
+    ));
     bench.must(Change::BrokerStarted { clean: false });
+    bench.must(die_parked(&bench));
+    bench.must(start_of(&bench, &[(0, 0, 1)], |order| {
+        order.request_id = "deploy-42".into();
+        order.canary = 1;
+    }));
+    bench.must(next_step(&bench, 1));
+    bench.must(start_of(&bench, &[(0, 0, 9)], |order| {
+        order.note = "the rest".into();
+    }));
     bench.must(create_topic(9, "gone", 1));
     bench.must(delete_topic(9, false));
     bench
+}
+
+/// Later records of a dead record's key follow it.
+fn parking(group: &'static str) -> Change {
+    let settings = GroupSettings {
+        on_failure: OnFailure::Hold,
+        on_head_dead: OnHeadDead::Park,
+        ..GroupSettings::default()
+    };
+    let group = group_name(group);
+    Change::UpdateGroup { group, settings }
+}
+
+/// Records 2 and 3 go to the retry topic, 6 is noted, 8 is dead.
+fn with_copies(bench: &Bench) -> Settle {
+    let entry = |origin, suspect| RetryEntry {
+        due: WallMs(5_000),
+        origin: offset(origin),
+        failures: 1,
+        suspect,
+    };
+    Settle {
+        ranges: vec![(offset(2), offset(3)), (offset(8), offset(8))],
+        endings: vec![
+            (offset(2), Ending::Retried),
+            (offset(3), Ending::Retried),
+            (offset(8), Ending::DeadLettered),
+        ],
+        notes: vec![(offset(6), note_of(Wait::Until(WallMs(6_000))))],
+        parked: vec![7, u64::MAX],
+        append: Append {
+            request: None,
+            parts: vec![part(at(101, 0), 2), part(at(151, 0), 1)],
+        },
+        retries: vec![(0, vec![entry(2, false), entry(3, true)])],
+        deaths: vec![(1, deaths(1))],
+        ..settle_of(bench, "email", at(1, 0))
+    }
 }
 
 #[test]

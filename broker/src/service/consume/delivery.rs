@@ -3,15 +3,14 @@
 use bytes::BytesMut;
 use prost::Message;
 use varvelog_proto::v1;
-use varvelog_store::Offset;
 use varvelog_store::partition::ReadError;
+use varvelog_store::{Offset, PartitionId, TopicId};
 
 use crate::core::request::{AckToken, Grant, MemberEvent};
 use crate::names::{GroupName, TopicName};
 use crate::service::context::Context;
 use crate::service::read::{self, BatchesLimit};
-use crate::service::status::{CallFailure, FieldViolation};
-use crate::service::transcode::{Oversized, RecordStyle, ReplyLimit, ReplyRecords, leased_range};
+use crate::service::transcode::{Origins, RecordStyle, ReplyLimit, ReplyRecords, leased_range};
 use crate::service::wire::{ConsumeResponse, MessageWriter, Payload};
 use crate::service::{edge::BudgetPermit, token};
 use crate::view::PartitionView;
@@ -37,14 +36,12 @@ pub(super) enum Read {
     SkipTo(Offset),
     /// Nothing can be read now.
     Unreadable,
+    /// The first record is larger than the member takes.
+    Undeliverable,
 }
 
-/// Reads what a grant allows. Fails when the member asked for what cannot be given.
-pub(super) async fn read_grant(
-    context: &Context,
-    rules: &DeliveryRules,
-    grant: &Grant,
-) -> Result<Read, CallFailure> {
+/// Reads what a grant allows.
+pub(super) async fn read_grant(context: &Context, rules: &DeliveryRules, grant: &Grant) -> Read {
     let catalog = context.view().catalog();
     let partition = catalog.by_id.get(&grant.partition.topic).and_then(|topic| {
         topic
@@ -52,20 +49,17 @@ pub(super) async fn read_grant(
             .get(usize::try_from(grant.partition.partition).ok()?)
     });
     // A topic that is gone: the core says so when it comes to it.
-    let Some(partition) = partition else {
-        return Ok(Read::Unreadable);
+    let (Some(partition), Some(source)) = (partition, catalog.by_name.get(&grant.topic)) else {
+        return Read::Unreadable;
     };
-    // Records given out again come as records, never as batches.
-    let read = if rules.as_batches && grant.attempt == 1 {
-        read_batches(partition, rules, grant).await
+    let place = (partition, source.id);
+    // Records given out again, or by way of the retry topic, come as records, never as batches.
+    let read = if rules.as_batches && grant.attempt == 1 && grant.origins.is_empty() {
+        read_batches(context, place, (rules, grant)).await
     } else {
-        match read_records(partition, rules, grant).await {
-            Ok(Ok(read)) => Ok(read),
-            Ok(Err(oversized)) => return Err(too_large(rules, grant, oversized)),
-            Err(error) => Err(error),
-        }
+        read_records(context, place, (rules, grant)).await
     };
-    Ok(read.unwrap_or_else(|error| unread(grant, &error)))
+    read.unwrap_or_else(|error| unread(grant, &error))
 }
 
 fn unread(grant: &Grant, error: &ReadError) -> Read {
@@ -80,48 +74,57 @@ fn unread(grant: &Grant, error: &ReadError) -> Read {
     }
 }
 
-/// There is nowhere yet to put a record that its member cannot take, and passing over it would
-/// lose it: the member is told instead.
-fn too_large(rules: &DeliveryRules, grant: &Grant, oversized: Oversized) -> CallFailure {
-    let Oversized { offset, bytes } = oversized;
-    let (topic, partition) = (&grant.topic, grant.partition.partition);
-    let what = format!(
-        "record {offset} of {topic}/{partition} takes {bytes} bytes: raise max_bytes, or set \
-         accept_omitted to get it without its value"
-    );
-    let limit = rules.limit.record_bytes_max;
-    FieldViolation::bound("max_bytes", limit, bytes, what).into()
-}
-
 async fn read_records(
-    partition: &PartitionView,
-    rules: &DeliveryRules,
-    grant: &Grant,
-) -> Result<Result<Read, Oversized>, ReadError> {
+    context: &Context,
+    (partition, source): (&PartitionView, TopicId),
+    (rules, grant): (&DeliveryRules, &Grant),
+) -> Result<Read, ReadError> {
+    let origins = Origins {
+        partition: PartitionId {
+            topic: source,
+            partition: grant.partition.partition,
+        },
+        first: grant.from,
+        offsets: grant.origins.clone(),
+    };
     let style = RecordStyle {
         attempt: grant.attempt,
         as_produced: true,
         key_equals: None,
+        origins: (!grant.origins.is_empty()).then_some(origins),
     };
     let mut reply = ReplyRecords::new(3, rules.limit, style, (grant.from, grant.until));
-    read::fill(partition, grant.until, &mut reply).await?;
+    read::fill_on(
+        partition,
+        grant.until,
+        (&mut reply, Some(&context.open_batches)),
+    )
+    .await?;
     let (records, next) = (reply.count(), reply.next());
     if records == 0 {
-        return Ok(reply.oversized().map_or(Ok(Read::Unreadable), Err));
+        return Ok(match reply.oversized() {
+            Some(oversized) => {
+                tracing::info!(partition = %grant.partition, offset = %oversized.offset,
+                    bytes = oversized.bytes, group = %rules.group,
+                    "a record is larger than its member takes");
+                Read::Undeliverable
+            }
+            None => Read::Unreadable,
+        });
     }
     let mut payload = Payload::default();
     payload.push(reply.finish());
-    Ok(Ok(Read::Records {
+    Ok(Read::Records {
         payload,
         records,
         last: next.minus(1),
-    }))
+    })
 }
 
 async fn read_batches(
-    partition: &PartitionView,
-    rules: &DeliveryRules,
-    grant: &Grant,
+    context: &Context,
+    (partition, source): (&PartitionView, TopicId),
+    (rules, grant): (&DeliveryRules, &Grant),
 ) -> Result<Read, ReadError> {
     let limit = BatchesLimit {
         records_max: rules.limit.records_max,
@@ -130,6 +133,10 @@ async fn read_batches(
     };
     let mut payload = Payload::default();
     let taken = read::fill_batches(partition, grant.from, limit, (&mut payload, 9)).await?;
+    // One batch alone may pass what its member takes: its records are then looked at one by one.
+    if payload.len() > rules.limit.record_bytes_max {
+        return read_records(context, (partition, source), (rules, grant)).await;
+    }
     let next = taken.next.min(grant.until);
     if next <= grant.from {
         return Ok(Read::Unreadable);
@@ -168,6 +175,7 @@ pub(super) fn response(
 }
 
 fn ack_token(rules: &DeliveryRules, grant: &Grant, last: Offset) -> AckToken {
+    let records = usize::try_from(last.plus(1).since(grant.from)).unwrap_or(usize::MAX);
     AckToken {
         group: rules.group.clone(),
         group_id: grant.group_id,
@@ -178,6 +186,7 @@ fn ack_token(rules: &DeliveryRules, grant: &Grant, last: Offset) -> AckToken {
         lease: grant.lease,
         run: grant.run,
         attempt: grant.attempt,
+        origins: grant.origins.iter().take(records).copied().collect(),
     }
 }
 

@@ -74,6 +74,7 @@ impl Joining {
                 address: peer.0.to_string(),
                 ack_timeout_ms,
                 auto_ack: request.auto_ack,
+                records_max: records,
                 credit: match door {
                     Door::Consume => Credit::Window(window),
                     Door::Session => Credit::Explicit,

@@ -94,7 +94,8 @@ impl Member {
             match self.messages.recv().await {
                 Some(MemberMessage::Event(told)) => return Ok(Next::Event(event(&told))),
                 Some(MemberMessage::Grant(grant)) => {
-                    let delivered = self.deliver(&grant).await.map_err(Ended::ByEdge)?;
+                    let delivered = self.deliver(&grant).await;
+                    let delivered = delivered.map_err(|error| Ended::ByEdge(error.into()))?;
                     if let Some(response) = delivered {
                         return Ok(Next::Delivery(response));
                     }
@@ -110,15 +111,15 @@ impl Member {
     }
 
     /// Reads a grant and confirms what of it will be handed on; nothing if none of it is.
-    async fn deliver(&self, grant: &Grant) -> Result<Option<ConsumeResponse>, CallFailure> {
+    async fn deliver(&self, grant: &Grant) -> Result<Option<ConsumeResponse>, CallError> {
         let context = &self.context;
         let room = context.replies.acquire(self.rules.limit.bytes_aim).await;
         let Some(room) = room else { return Ok(None) };
-        let read = read_grant(context, &self.rules, grant).await?;
+        let read = read_grant(context, &self.rules, grant).await;
         let (last, skip_to) = match &read {
             Read::Records { last, .. } => (Some(*last), None),
             Read::SkipTo(offset) => (None, Some(*offset)),
-            Read::Unreadable => (None, None),
+            Read::Unreadable | Read::Undeliverable => (None, None),
         };
         let (stream, lease) = (self.stream, grant.lease);
         let confirm = GroupRequest::Confirm {
@@ -126,6 +127,7 @@ impl Member {
             lease,
             last,
             skip_to,
+            undeliverable: matches!(read, Read::Undeliverable),
         };
         context.core().tell(confirm).await?;
         let Read::Records {
@@ -136,7 +138,9 @@ impl Member {
         else {
             return Ok(None);
         };
-        context.traffic.went_out(records, payload.len());
+        if let Some(topic) = context.view().topic(grant.topic.as_str()) {
+            context.went_out(&topic, records, payload.len());
+        }
         Ok(Some(response(
             context,
             &self.rules,

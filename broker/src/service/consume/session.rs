@@ -16,12 +16,12 @@ use super::join::{Door, Joining};
 use super::member::{CREDIT_MAX, Ended, Member, Next};
 use crate::core::refusal::CallError;
 use crate::core::request::{GroupRequest, StreamKey};
-use crate::service::ack;
 use crate::service::context::Context;
 use crate::service::edge::{ConnectionGuard, Peer, Phase};
 use crate::service::status::{CallFailure, FieldViolation};
 use crate::service::transcode::{SessionIn, SessionMessage};
 use crate::service::wire::{ConsumeSessionRequest, ConsumeSessionResponse};
+use crate::service::{ack, settle};
 
 /// Acks and extends that are not answered yet. Small messages that are not read count against the
 /// whole connection, so there may be many.
@@ -207,7 +207,7 @@ async fn take(
             Ok(None)
         }
         SessionMessage::Ack(request) => Ok(Some(Box::pin(async move {
-            match ack::ack(&context, &request).await {
+            match settle::ack(&context, request).await {
                 Ok(answer) => ConsumeSessionResponse::Ack { sequence, answer },
                 Err(failure) => refused(sequence, &failure),
             }

@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::counts::CountedCall;
+
 /// Counts of one connection. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Calls {
@@ -56,12 +58,17 @@ impl Drop for OpenCall {
 #[derive(Debug)]
 pub(super) struct CallBody {
     inner: tonic::body::Body,
+    counted: CountedCall,
     _call: OpenCall,
 }
 
 impl CallBody {
-    pub(super) fn new(inner: tonic::body::Body, call: OpenCall) -> Self {
-        Self { inner, _call: call }
+    pub(super) fn new(inner: tonic::body::Body, counted: CountedCall, call: OpenCall) -> Self {
+        Self {
+            inner,
+            counted,
+            _call: call,
+        }
     }
 }
 
@@ -73,7 +80,13 @@ impl Body for CallBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
-        Pin::new(&mut self.inner).poll_frame(cx)
+        let frame = Pin::new(&mut self.inner).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            self.counted.look_at(trailers);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

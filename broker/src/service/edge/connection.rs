@@ -20,10 +20,12 @@ use tower::Service;
 
 use super::body::{FrameLimits, Framed};
 use super::calls::{CallBody, Calls};
+use super::counts::PortCounts;
 use super::deadline::timeout_of;
 use super::guard::{ConnectionEnd, ConnectionGuard, Guarded, Peer};
 use super::methods::{MethodShape, Methods};
 use super::phase::{Phase, PhaseWatch};
+use crate::meters::Open;
 use crate::service::status::CallFailure;
 use crate::service::wire::Malformed;
 
@@ -81,10 +83,12 @@ pub(super) struct ConnectionContext {
     pub(super) methods: Arc<Methods>,
     pub(super) limits: ConnectionLimits,
     pub(super) phase: PhaseWatch,
+    pub(super) counts: PortCounts,
 }
 
 /// Serves a connection to its end.
 pub(super) async fn serve(context: Arc<ConnectionContext>, socket: TcpStream, peer: Peer) {
+    let _open = Open::in_gauge(&context.counts.connections);
     let guard = ConnectionGuard::default();
     let calls = Calls::default();
     let io = TokioIo::new(Guarded::new(socket, guard.clone()));
@@ -192,6 +196,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<CallBody>, Infallible> {
     let call = calls.begin();
+    let mut counted = context.counts.begin(request.uri().path());
     let shape = context.methods.shape(request.uri().path());
     let response = match timeout_of(request.headers()) {
         Ok(timeout) => {
@@ -206,7 +211,8 @@ async fn answer(
             Status::from(CallFailure::from(bad)).into_http()
         }
     };
-    Ok(response.map(|body| CallBody::new(body, call)))
+    counted.look_at(response.headers());
+    Ok(response.map(|body| CallBody::new(body, counted, call)))
 }
 
 async fn routed(

@@ -17,7 +17,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::{
     AcceptLimits, Budget, ConnectionEnd, ConnectionGuard, ConnectionLimits, EdgeHandle, EdgeParts,
-    FrameLimits, Methods, Phase, PhaseSender, open_edges,
+    FrameLimits, Methods, Phase, PhaseSender, PortCounts, open_edges,
 };
 use crate::core::request::StreamEnd;
 use crate::service::generated::health::health_server::{Health, HealthServer};
@@ -86,6 +86,7 @@ fn open(limits: ConnectionLimits, service: Silence) -> EdgeHandle {
             connections_per_address_max: 8,
         },
         limits,
+        counts: PortCounts::default(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     open_edges(parts, listener, PhaseSender::new(Phase::Serving)).unwrap()

@@ -1,6 +1,7 @@
 //! What each method may be sent, read from the contract itself.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use prost::Message;
 use prost_types::{FileDescriptorSet, MethodDescriptorProto};
@@ -12,6 +13,7 @@ const ADMIN_SERVICES: &[&str] = &[
     "varvelog.v1.ClusterService",
     "varvelog.v1.DeadLetterService",
     "varvelog.v1.AlertService",
+    "externalscaler.ExternalScaler",
     "grpc.health.v1.Health",
 ];
 /// Requests that carry records: the broker walks them itself, so size costs only size.
@@ -21,8 +23,20 @@ const WALKED: &[&str] = &[
     ".varvelog.v1.AckRequest",
     ".varvelog.v1.ConsumeSessionRequest",
 ];
-/// Largest request of an administrator: structs take many times the bytes they come as.
-const ADMIN_BYTES_MAX: usize = 64 * 1024;
+/// Requests of administrators that name up to 10,000 records.
+const LISTING: &[&str] = &[
+    ".varvelog.v1.RetryNowRequest",
+    ".varvelog.v1.SettleRecordsRequest",
+    ".varvelog.v1.ListDeadLettersRequest",
+];
+/// Bounds of the largest other request of an administrator: structs take many times the bytes they
+/// come as.
+const ADMIN_BYTES: RangeInclusive<usize> = 64 * 1024..=1 << 20;
+/// Its share of `limits.request_bytes`, as a divisor: 256 KiB of the default hold 10,000
+/// partitions, or topics, by name.
+const ADMIN_SHARE: usize = 64;
+/// Largest message to a method that does not exist.
+const UNKNOWN_BYTES_MAX: usize = 64 * 1024;
 /// Largest request of everything else that is decoded into structs.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
@@ -46,7 +60,7 @@ pub struct Methods {
 
 impl Methods {
     /// The methods of encoded descriptor sets. Requests that carry records may have
-    /// `request_bytes_max` bytes.
+    /// `request_bytes_max` bytes, those of administrators a share of it.
     pub fn of(sets: &[&[u8]], request_bytes_max: usize) -> Result<Self, prost::DecodeError> {
         let mut methods = Self {
             by_path: BTreeMap::new(),
@@ -70,7 +84,7 @@ impl Methods {
         self.by_path.get(path).copied().unwrap_or(MethodShape {
             is_client_stream: true,
             is_server_stream: true,
-            message_bytes_max: ADMIN_BYTES_MAX,
+            message_bytes_max: UNKNOWN_BYTES_MAX,
         })
     }
 
@@ -82,8 +96,9 @@ impl Methods {
     fn add(&mut self, service: &str, method: &MethodDescriptorProto) {
         let message_bytes_max = if WALKED.contains(&method.input_type()) {
             self.request_bytes_max
-        } else if ADMIN_SERVICES.contains(&service) {
-            ADMIN_BYTES_MAX
+        } else if ADMIN_SERVICES.contains(&service) && !LISTING.contains(&method.input_type()) {
+            let share = self.request_bytes_max / ADMIN_SHARE;
+            share.clamp(*ADMIN_BYTES.start(), *ADMIN_BYTES.end())
         } else {
             CALL_BYTES_MAX
         };
@@ -143,9 +158,18 @@ mod tests {
         );
         assert_eq!(
             shape("/varvelog.v1.TopicService/CreateTopic"),
-            (false, false, 65_536)
+            (false, false, 256 << 10)
         );
-        assert_eq!(shape("/grpc.health.v1.Health/Watch"), (false, true, 65_536));
+        let health = "/grpc.health.v1.Health/Watch";
+        assert_eq!(shape(health), (false, true, 256 << 10));
+        for (request, admin) in [(2 << 20, 64 << 10), (64 << 20, 1 << 20), (1 << 40, 1 << 20)] {
+            let methods = Methods::of(&sets, request).unwrap();
+            assert_eq!(methods.shape(health).message_bytes_max, admin);
+        }
+        assert_eq!(
+            shape("/varvelog.v1.GroupAdminService/SettleRecords"),
+            (false, false, 1 << 20)
+        );
         assert_eq!(shape("/nobody/Nothing"), (true, true, 65_536));
     }
 
@@ -167,5 +191,12 @@ mod tests {
             .paths()
             .filter(|path| methods.shape(path).message_bytes_max > 1 << 20);
         assert_eq!(walked.count(), WALKED.len());
+        let listing = methods.paths().filter(|path| {
+            let is_admin = ADMIN_SERVICES
+                .iter()
+                .any(|service| path.starts_with(&format!("/{service}/")));
+            is_admin && methods.shape(path).message_bytes_max == CALL_BYTES_MAX
+        });
+        assert_eq!(listing.count(), LISTING.len());
     }
 }

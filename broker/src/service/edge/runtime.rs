@@ -15,6 +15,8 @@ use tonic::service::Routes;
 
 use super::acceptor::{AcceptLimits, Arrival, EdgePort, accept};
 use super::connection::{ConnectionContext, ConnectionLimits, serve};
+use super::counts::PortCounts;
+use super::guard::Peer;
 use super::methods::Methods;
 use super::phase::{Phase, PhaseSender, PhaseWatch};
 
@@ -36,6 +38,8 @@ pub struct EdgeParts {
     pub accept: AcceptLimits,
     /// Of each connection.
     pub limits: ConnectionLimits,
+    /// What is counted.
+    pub counts: PortCounts,
 }
 
 /// The edges at work. Dropping it cuts every connection.
@@ -60,6 +64,7 @@ pub fn open_edges(
         methods: Arc::new(parts.methods),
         limits: parts.limits,
         phase: watch.clone(),
+        counts: parts.counts,
     });
     let mut handle = EdgeHandle {
         address,
@@ -75,8 +80,9 @@ pub fn open_edges(
             load: Arc::new(AtomicUsize::new(0)),
         });
         let context = Arc::clone(&context);
-        let name = format!("edge-{number}");
-        handle.spawn(name, async move { run_edge(context, arriving).await })?;
+        let serve = move |socket, peer| serve(Arc::clone(&context), socket, peer);
+        let work = run_edge(watch.clone(), arriving, serve);
+        handle.spawn(format!("edge-{number}"), work)?;
     }
     let acceptor = accept(listener, parts.accept, edges, watch);
     handle.spawn(String::from("edge-accept"), acceptor)?;
@@ -148,10 +154,34 @@ fn join(threads: Vec<JoinHandle<()>>) {
     }
 }
 
+/// Accepts and serves, with `serve` for each connection, on the runtime of the caller: for a port
+/// that needs no edge of its own. Returns when the phase is over, or draining is done.
+pub async fn serve_aside<F>(
+    listener: TcpListener,
+    limits: AcceptLimits,
+    phase: PhaseWatch,
+    serve: impl Fn(TcpStream, Peer) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (arrivals, arriving) = mpsc::channel(ARRIVALS_MAX);
+    let port = EdgePort {
+        arrivals,
+        load: Arc::new(AtomicUsize::new(0)),
+    };
+    let accepting = accept(listener, limits, vec![port], phase.clone());
+    tokio::join!(accepting, run_edge(phase, arriving, serve));
+}
+
 /// Serves what arrives until the acceptor is gone, then what is left until the phase is over.
-async fn run_edge(context: Arc<ConnectionContext>, mut arriving: mpsc::Receiver<Arrival>) {
+async fn run_edge<F>(
+    phase: PhaseWatch,
+    mut arriving: mpsc::Receiver<Arrival>,
+    serve: impl Fn(TcpStream, Peer) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     let connections = TaskTracker::new();
-    let phase = context.phase.clone();
     loop {
         let arrival = tokio::select! {
             arrival = arriving.recv() => arrival,
@@ -169,9 +199,9 @@ async fn run_edge(context: Arc<ConnectionContext>, mut arriving: mpsc::Receiver<
         let Ok(socket) = TcpStream::from_std(socket) else {
             continue;
         };
-        let context = Arc::clone(&context);
+        let serving = serve(socket, peer);
         connections.spawn(async move {
-            serve(context, socket, peer).await;
+            serving.await;
             drop((seat, load));
         });
     }

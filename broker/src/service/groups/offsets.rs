@@ -88,10 +88,10 @@ pub(super) async fn snapshot(
     context: &Context,
     name: &GroupName,
 ) -> Result<GroupSnapshot, CallFailure> {
-    let wanted = name.clone();
+    let (wanted, now) = (name.clone(), context.wall());
     let found = context
         .core()
-        .query(move |view| GroupSnapshot::find(view, &wanted))
+        .query(move |view| GroupSnapshot::find(view, &wanted, now))
         .await?;
     with_nearest(context, name, found.map_err(Into::into)).await
 }

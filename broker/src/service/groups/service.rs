@@ -6,18 +6,19 @@ use tonic::{Request, Response, Status};
 use varvelog_proto::v1;
 
 use super::offsets::{reset, snapshot};
-use super::settings;
+use super::open_records::Budget;
 use super::shown::{Detail, shown};
 use super::snapshot::GroupSnapshot;
+use super::{operate, retries, settings};
 use crate::core::refusal::{CallError, GroupRefusal, Refusal};
 use crate::core::request::ChangeRequest;
 use crate::names::GroupName;
 use crate::service::ack::with_nearest;
 use crate::service::consume::{named_topics, start_at};
 use crate::service::context::Context;
+use crate::service::edge::Peer;
 use crate::service::generated::group_admin_service_server::GroupAdminService;
 use crate::service::lookup;
-use crate::service::not_implemented::not_implemented;
 use crate::service::pages::{Page, token_after};
 use crate::service::positions::Position;
 use crate::service::status::{CallFailure, FieldViolation};
@@ -79,7 +80,7 @@ impl GroupAdmin {
             "" => None,
             name => Some(lookup::topic(context.view(), "topic", name)?.id),
         };
-        let wanted = page.clone();
+        let (wanted, now) = (page.clone(), context.wall());
         let mut groups: Vec<GroupSnapshot> = context
             .core()
             .query(move |view| {
@@ -93,7 +94,10 @@ impl GroupAdmin {
                     .iter()
                     .filter(is_wanted)
                     .take(wanted.size + 1);
-                found.map(|group| GroupSnapshot::of(view, group)).collect()
+                let mut budget = Budget::new(now);
+                found
+                    .map(|group| GroupSnapshot::of(view, group, &mut budget))
+                    .collect()
             })
             .await?;
         let has_more = groups.len() > page.size;
@@ -211,22 +215,29 @@ impl GroupAdminService for GroupAdmin {
 
     async fn list_retries(
         &self,
-        _request: Request<v1::ListRetriesRequest>,
+        request: Request<v1::ListRetriesRequest>,
     ) -> Result<Response<v1::ListRetriesResponse>, Status> {
-        Err(not_implemented("retries"))
+        Ok(Response::new(
+            retries::list(&self.context, request.into_inner()).await?,
+        ))
     }
 
     async fn retry_now(
         &self,
-        _request: Request<v1::RetryNowRequest>,
+        request: Request<v1::RetryNowRequest>,
     ) -> Result<Response<v1::RetryNowResponse>, Status> {
-        Err(not_implemented("retries"))
+        Ok(Response::new(
+            operate::retry_now(&self.context, request.into_inner()).await?,
+        ))
     }
 
     async fn settle_records(
         &self,
-        _request: Request<v1::SettleRecordsRequest>,
+        request: Request<v1::SettleRecordsRequest>,
     ) -> Result<Response<v1::SettleRecordsResponse>, Status> {
-        Err(not_implemented("settle_records"))
+        let peer = request.extensions().get::<Peer>().copied();
+        Ok(Response::new(
+            operate::settle_records(&self.context, request.into_inner(), peer).await?,
+        ))
     }
 }

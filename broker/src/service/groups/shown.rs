@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use varvelog_proto::v1;
 
+use super::advice::Load;
 use super::lags::ages;
-use super::settings;
+use super::open_records::Budget;
 use super::snapshot::{GroupSnapshot, PartitionSnapshot};
-use super::trend::Sample;
-use crate::core::groups::MemberDescription;
+use super::trend::{Sample, Trend};
+use super::{admission, settings, stalls};
+use crate::core::groups::{MemberDescription, OpenState};
 use crate::core::refusal::CallError;
 use crate::service::context::Context;
 use crate::service::topics::timestamp;
@@ -23,32 +25,30 @@ const WORST: usize = 5;
 pub(super) enum Detail {
     /// As in lists.
     Brief,
-    /// With lags.
+    /// With lags and stalls.
     Whole,
 }
 
 /// A group as it is now.
 pub(super) async fn shown(context: &Context, group: &GroupSnapshot, detail: Detail) -> v1::Group {
     let ages = ages(context, group).await;
-    let oldest = ages.iter().flatten().max().copied().unwrap_or_default();
-    let now = Sample {
-        at: context.services.clock.mono(),
-        lag: group.lag(),
-    };
-    let trend = context.trends.of(&group.name, now);
-    let in_flight: u64 = group
-        .partitions
-        .iter()
-        .map(|partition| partition.in_flight)
-        .sum();
-    let lags = match detail {
-        Detail::Brief => Vec::new(),
-        Detail::Whole => group
-            .partitions
-            .iter()
-            .zip(&ages)
-            .map(|(one, age)| lag(group, one, *age))
-            .collect(),
+    let oldest = ages.iter().filter_map(|ages| ages.oldest).max();
+    let retried = ages.iter().filter_map(|ages| ages.retried).max();
+    let ready = ages.iter().filter_map(|ages| ages.ready).max();
+    let trend = trend(context, group);
+    let load = Load::of(group, oldest.unwrap_or_default());
+    let advised = (load, &group.settings.admission);
+    let at = context.services.clock.mono();
+    let scale_advice = context.advices.of(&group.name, advised, at);
+    let scheduled = group.partitions.iter().map(|one| one.open.scheduled);
+    let scheduled = scheduled.fold(0, u64::saturating_add);
+    let (lags, stalls) = match detail {
+        Detail::Brief => (Vec::new(), Vec::new()),
+        Detail::Whole => {
+            let each = group.partitions.iter().zip(&ages);
+            let lags = each.map(|(one, ages)| lag(group, one, ages.oldest));
+            (lags.collect(), stalls::shown(context, group).await)
+        }
     };
     v1::Group {
         name: group.name.to_string(),
@@ -58,19 +58,35 @@ pub(super) async fn shown(context: &Context, group: &GroupSnapshot, detail: Deta
         members: group.members.iter().map(|one| member(group, one)).collect(),
         lags,
         total_lag: i64::try_from(group.lag()).unwrap_or(i64::MAX),
-        oldest_unprocessed_age: Some(duration(oldest)),
+        oldest_unprocessed_age: Some(duration(oldest.unwrap_or_default())),
+        retries_scheduled: i64::try_from(scheduled).unwrap_or(i64::MAX),
         estimated_catch_up: trend.catch_up.map(duration),
         dead_letters: i64::try_from(group.dead_letters).unwrap_or(i64::MAX),
         topics: group.topics.iter().map(ToString::to_string).collect(),
-        // What is out cannot be given out: which record could be is known only while none is.
-        ready_age: (group.lag() > 0 && in_flight == 0).then(|| duration(oldest)),
-        end_to_end_age: Some(duration(oldest)),
+        ready_age: ready.map(duration),
+        end_to_end_age: Some(duration(oldest.max(retried).unwrap_or_default())),
+        breaker_open: group.breaker_open,
+        stalls,
         config_version: i64::try_from(group.settings_version).unwrap_or(i64::MAX),
-        ..v1::Group::default()
+        scale_advice,
+        admission: group.admission.as_ref().map(admission::state),
     }
 }
 
-fn status(context: &Context, group: &GroupSnapshot, is_lagging: bool) -> v1::GroupStatus {
+/// Which way a group goes.
+pub(super) fn trend(context: &Context, group: &GroupSnapshot) -> Trend {
+    let now = Sample {
+        at: context.services.clock.mono(),
+        lag: group.lag(),
+    };
+    context.trends.of(&group.name, now)
+}
+
+pub(super) fn status(
+    context: &Context,
+    group: &GroupSnapshot,
+    is_lagging: bool,
+) -> v1::GroupStatus {
     let is_live = group.members.iter().any(|member| member.address.is_some());
     let idle_ms = context.wall().0.saturating_sub(group.last_active.0);
     if !is_live {
@@ -127,15 +143,13 @@ fn lag(
     }
 }
 
-/// The record that holds back the low watermark, if it was given out.
+/// The record that holds back the low watermark, if it was given out or waits.
 fn pinned(partition: &PartitionSnapshot, age: Option<Duration>) -> Option<v1::PinnedRecord> {
-    let pinned = partition
-        .pinned
-        .as_ref()
-        .filter(|pinned| pinned.offset == partition.low)?;
-    let state = match pinned.holder {
-        Some(_) => v1::RecordState::Leased,
-        None => v1::RecordState::Ready,
+    let pinned = partition.pinned.as_ref()?;
+    let state = match pinned.state {
+        OpenState::Leased => v1::RecordState::Leased,
+        OpenState::Ready => v1::RecordState::Ready,
+        OpenState::Waiting => v1::RecordState::Waiting,
     };
     Some(v1::PinnedRecord {
         offset: pinned.offset.as_i64(),
@@ -163,11 +177,15 @@ pub(in crate::service) struct Worst {
 
 /// Looks at all groups.
 pub(in crate::service) async fn worst(context: &Context) -> Result<Worst, CallError> {
+    let now = context.wall();
     let groups: Vec<GroupSnapshot> = context
         .core()
-        .query(|view| {
+        .query(move |view| {
+            let mut budget = Budget::new(now);
             let groups = view.state.groups.iter();
-            groups.map(|group| GroupSnapshot::of(view, group)).collect()
+            groups
+                .map(|group| GroupSnapshot::of(view, group, &mut budget))
+                .collect()
         })
         .await?;
     let mut worst = Worst::default();

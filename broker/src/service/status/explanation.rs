@@ -30,8 +30,10 @@ pub struct Explanation {
     pub retry_after: Option<Duration>,
     /// Of `BadRequest`: the field, and what is wrong with it.
     pub field: Option<(String, String)>,
+    /// Further ones.
+    pub further_fields: Vec<(String, String)>,
     /// Of `QuotaFailure`: what is exhausted.
-    pub quota: Option<&'static str>,
+    pub quota: Option<String>,
     /// Of `ResourceInfo`: type and name.
     pub resource: Option<(&'static str, String)>,
 }
@@ -45,6 +47,7 @@ impl Explanation {
             metadata: Vec::new(),
             retry_after: None,
             field: None,
+            further_fields: Vec::new(),
             quota: None,
             resource: None,
         }
@@ -77,8 +80,8 @@ impl Explanation {
 
     /// Names what is exhausted.
     #[must_use]
-    pub fn exhausted(mut self, what: &'static str) -> Self {
-        self.quota = Some(what);
+    pub fn exhausted(mut self, what: impl Into<String>) -> Self {
+        self.quota = Some(what.into());
         self
     }
 
@@ -109,11 +112,11 @@ impl Explanation {
         if let Some(after) = self.retry_after {
             details.set_retry_info(Some(after));
         }
-        if let Some((field, what)) = &self.field {
+        for (field, what) in self.field.iter().chain(&self.further_fields) {
             details.add_bad_request_violation(field, what);
         }
-        if let Some(what) = self.quota {
-            details.add_quota_failure_violation(what, self.message.as_str());
+        if let Some(what) = &self.quota {
+            details.add_quota_failure_violation(what.as_str(), self.message.as_str());
         }
         if let Some((kind, name)) = &self.resource {
             details.set_resource_info(*kind, name, "", self.message.as_str());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use varvelog_store::Offset;
 
 use crate::core::refusal::{
-    AppendRefusal, CallError, GroupRefusal, QuotaRefusal, Refusal, TopicRefusal,
+    AppendRefusal, CallError, GroupRefusal, QuotaRefusal, Refusal, ReplayRefusal, TopicRefusal,
 };
 use crate::service::wire::Malformed;
 
@@ -22,6 +22,9 @@ pub enum CallFailure {
     /// A field that cannot be.
     #[error(transparent)]
     Field(#[from] FieldViolation),
+    /// Several such fields, at least one.
+    #[error("{}", Listed(.0))]
+    Fields(Vec<FieldViolation>),
     /// A record or batch that cannot be appended.
     #[error(transparent)]
     Record(#[from] RecordRefusal),
@@ -34,6 +37,29 @@ pub enum CallFailure {
     /// The edge's own limits and gaps.
     #[error(transparent)]
     Edge(#[from] EdgeRefusal),
+}
+
+impl CallFailure {
+    /// The failure of a request with these fields wrong; none if there are none.
+    pub fn of_fields(mut wrong: Vec<FieldViolation>) -> Option<Self> {
+        match wrong.len() {
+            0 | 1 => wrong.pop().map(Self::Field),
+            _ => Some(Self::Fields(wrong)),
+        }
+    }
+}
+
+/// One sentence for each.
+struct Listed<'a>(&'a [FieldViolation]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, violation) in self.0.iter().enumerate() {
+            let between = if index == 0 { "" } else { "; " };
+            write!(f, "{between}{violation}")?;
+        }
+        Ok(())
+    }
 }
 
 /// A field out of its bounds, or at odds with another.
@@ -132,6 +158,14 @@ pub enum LookupRefusal {
         /// The name most like it.
         nearest: Option<String>,
     },
+    /// No such dead-letter topic.
+    #[error("there is no dead-letter topic {name}{}", Nearest(nearest.as_deref()))]
+    Queue {
+        /// As asked.
+        name: String,
+        /// The name most like it.
+        nearest: Option<String>,
+    },
 }
 
 /// The end of a sentence that names the nearest name, if there is one.
@@ -194,6 +228,24 @@ pub enum EdgeRefusal {
     /// An ack token that this broker did not make.
     #[error("the ack token does not decode")]
     AckTokenInvalid,
+    /// Dead letters are dropped in two steps.
+    #[error("first ask with validate_only, then drop what it counted by its plan_id")]
+    PlanRequired,
+    /// A plan that is not good any more.
+    #[error("plan {plan:?} is used, older than 10 minutes or unknown: make a new one")]
+    PlanExpired {
+        /// Its id.
+        plan: String,
+    },
+    /// A replay into a group that holds order.
+    #[error(
+        "group {group} holds order, and later records of these keys may be done already: set \
+         accept_reordering to replay all the same"
+    )]
+    WouldReorder {
+        /// Its name.
+        group: String,
+    },
     /// In the contract, not in this release.
     #[error("{feature} is not in this release")]
     NotImplemented {
@@ -235,5 +287,6 @@ from_refusals!(
     AppendRefusal,
     TopicRefusal,
     GroupRefusal,
-    QuotaRefusal
+    QuotaRefusal,
+    ReplayRefusal
 );

@@ -7,6 +7,8 @@ mod reason;
 mod table;
 
 #[cfg(test)]
+mod core_failures;
+#[cfg(test)]
 mod tests;
 
 pub use explanation::{DOMAIN, Explanation, RETRY_PUSHBACK};
@@ -14,3 +16,4 @@ pub use failure::{
     CallFailure, EdgeRefusal, FieldViolation, LookupRefusal, ReadRefusal, RecordRefusal,
 };
 pub use reason::Reason;
+pub(super) use table::backpressure;

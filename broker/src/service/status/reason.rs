@@ -46,6 +46,10 @@ reasons! {
     TopicNotFound = "TOPIC_NOT_FOUND", NotFound;
     /// No such group.
     GroupNotFound = "GROUP_NOT_FOUND", NotFound;
+    /// No such dead-letter topic.
+    QueueNotFound = "QUEUE_NOT_FOUND", NotFound;
+    /// No such replay job, or it is no longer listed.
+    JobNotFound = "JOB_NOT_FOUND", NotFound;
     /// No such partition.
     PartitionNotFound = "PARTITION_NOT_FOUND", NotFound;
     /// The topic's name is taken.
@@ -68,8 +72,18 @@ reasons! {
     OffsetMovesBack = "OFFSET_MOVES_BACK", FailedPrecondition;
     /// A group with live members or leases.
     GroupNotEmpty = "GROUP_NOT_EMPTY", FailedPrecondition;
+    /// A call that groups of this mode do not have.
+    GroupMode = "GROUP_MODE", FailedPrecondition;
     /// A dead-letter topic that still holds records.
     DeadLettersNotEmpty = "DEAD_LETTERS_NOT_EMPTY", FailedPrecondition;
+    /// A discard without a plan.
+    PlanRequired = "PLAN_REQUIRED", FailedPrecondition;
+    /// A plan that is old, used or unknown.
+    PlanExpired = "PLAN_EXPIRED", FailedPrecondition;
+    /// A replay into a group that holds order.
+    WouldReorder = "WOULD_REORDER", FailedPrecondition;
+    /// A replay job that has ended.
+    JobEnded = "JOB_ENDED", FailedPrecondition;
     /// A record of the lease was lost.
     LeaseLost = "LEASE_LOST", Aborted;
     /// A later epoch of the producer is at work.
@@ -78,6 +92,12 @@ reasons! {
     MemberFenced = "MEMBER_FENCED", Aborted;
     /// Larger than a request may be.
     RequestTooLarge = "REQUEST_TOO_LARGE", ResourceExhausted;
+    /// A group has too many records that are not done.
+    BackpressureDepth = "BACKPRESSURE_DEPTH", ResourceExhausted;
+    /// Its oldest record that is not done is too old.
+    BackpressureAge = "BACKPRESSURE_AGE", ResourceExhausted;
+    /// Its records that are not done take too many bytes.
+    BackpressureBytes = "BACKPRESSURE_BYTES", ResourceExhausted;
     /// The disk reserve is reached.
     BackpressureDisk = "BACKPRESSURE_DISK", ResourceExhausted;
     /// The broker's bounded queues and buffers stayed full.

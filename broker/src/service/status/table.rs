@@ -8,8 +8,9 @@ use super::failure::{
     CallFailure, EdgeRefusal, FieldViolation, LookupRefusal, ReadRefusal, RecordRefusal,
 };
 use super::reason::Reason;
+use crate::core::admission::{Measure, TurnedAway};
 use crate::core::refusal::{
-    AppendRefusal, CallError, GroupRefusal, QuotaRefusal, Refusal, TopicRefusal,
+    AppendRefusal, CallError, GroupRefusal, QuotaRefusal, Refusal, ReplayRefusal, TopicRefusal,
 };
 
 /// A full disk is looked at again so often.
@@ -28,6 +29,7 @@ impl From<&CallFailure> for Explanation {
             CallFailure::Core(error) => core(error, text),
             CallFailure::Malformed(_) => Self::new(Reason::MalformedRequest, text),
             CallFailure::Field(violation) => field(violation, text),
+            CallFailure::Fields(violations) => fields(violations, text),
             CallFailure::Record(refusal) => record(refusal, text),
             CallFailure::Lookup(refusal) => lookup(refusal, text),
             CallFailure::Read(refusal) => read(refusal, text),
@@ -42,6 +44,7 @@ fn core(error: &CallError, text: String) -> Explanation {
         CallError::Refused(Refusal::Topic(refusal)) => topic(refusal, text),
         CallError::Refused(Refusal::Group(refusal)) => group(refusal, text),
         CallError::Refused(Refusal::Quota(refusal)) => quota(refusal, text),
+        CallError::Refused(Refusal::Replay(refusal)) => replay(refusal, text),
         CallError::Busy {
             limit_bytes,
             retry_after,
@@ -56,8 +59,30 @@ fn core(error: &CallError, text: String) -> Explanation {
             .with("current", free_bytes)
             .exhausted("disk")
             .retry(DISK_RETRY),
+        CallError::TurnedAway(turned) => turned_away(turned, text),
         CallError::Draining => Explanation::new(Reason::BrokerDraining, text).retry(RESTART_RETRY),
         CallError::Fenced => Explanation::new(Reason::BrokerFenced, text),
+    }
+}
+
+fn turned_away(turned: &TurnedAway, text: String) -> Explanation {
+    let subject = format!("topic/{}/group/{}", turned.topic, turned.group);
+    Explanation::new(backpressure(turned.measure), text)
+        .with("group", &turned.group)
+        .with("topic", &turned.topic)
+        .with("limit", turned.limit)
+        .with("current", turned.current)
+        .with("resume_at", turned.resume_at)
+        .exhausted(subject)
+        .retry(turned.retry_after)
+}
+
+/// The reason by which producers are turned away.
+pub(in crate::service) fn backpressure(measure: Measure) -> Reason {
+    match measure {
+        Measure::Depth => Reason::BackpressureDepth,
+        Measure::Age => Reason::BackpressureAge,
+        Measure::Bytes => Reason::BackpressureBytes,
     }
 }
 
@@ -127,8 +152,15 @@ fn group(refusal: &GroupRefusal, text: String) -> Explanation {
         GroupRefusal::Exists { group } => {
             Explanation::new(Reason::GroupExists, text).about("group", group)
         }
-        GroupRefusal::NotEmpty { group: _, members } => {
-            Explanation::new(Reason::GroupNotEmpty, text).with("members", members)
+        GroupRefusal::NotEmpty {
+            group: _,
+            members,
+            leases,
+        } => Explanation::new(Reason::GroupNotEmpty, text)
+            .with("members", members)
+            .with("leases", leases),
+        GroupRefusal::Mode { group } => {
+            Explanation::new(Reason::GroupMode, text).with("group", group)
         }
         GroupRefusal::MemberFenced { generation } => {
             Explanation::new(Reason::MemberFenced, text).with("generation", generation)
@@ -155,6 +187,21 @@ fn group(refusal: &GroupRefusal, text: String) -> Explanation {
     }
 }
 
+fn replay(refusal: &ReplayRefusal, text: String) -> Explanation {
+    match refusal {
+        ReplayRefusal::NotFound { id } => {
+            Explanation::new(Reason::JobNotFound, text).about("job", id)
+        }
+        ReplayRefusal::Ended { id: _, state } => {
+            Explanation::new(Reason::JobEnded, text).with("state", state)
+        }
+        // Of steps, which no caller sends.
+        ReplayRefusal::Overtaken { id: _ } => {
+            Explanation::new(Reason::BrokerBusy, text).retry(RESTART_RETRY)
+        }
+    }
+}
+
 fn quota(refusal: &QuotaRefusal, text: String) -> Explanation {
     let QuotaRefusal {
         what,
@@ -164,7 +211,7 @@ fn quota(refusal: &QuotaRefusal, text: String) -> Explanation {
     let explanation = Explanation::new(Reason::QuotaExceeded, text)
         .with("limit", limit)
         .with("current", current)
-        .exhausted(what);
+        .exhausted(*what);
     if what.ends_with("_ids") {
         explanation.retry(IDS_RETRY)
     } else {
@@ -182,6 +229,17 @@ fn field(violation: &FieldViolation, text: String) -> Explanation {
     if !violation.value.is_empty() {
         explanation = explanation.with("value", &violation.value);
     }
+    explanation
+}
+
+/// The metadata is of the first.
+fn fields(violations: &[FieldViolation], text: String) -> Explanation {
+    let Some((first, others)) = violations.split_first() else {
+        return Explanation::new(Reason::InvalidField, text);
+    };
+    let mut explanation = field(first, text);
+    let told = |wrong: &FieldViolation| (wrong.field.clone(), wrong.what.clone());
+    explanation.further_fields = others.iter().map(told).collect();
     explanation
 }
 
@@ -209,6 +267,9 @@ fn lookup(refusal: &LookupRefusal, text: String) -> Explanation {
         }
         LookupRefusal::Group { name, nearest: _ } => {
             Explanation::new(Reason::GroupNotFound, text).about("group", name)
+        }
+        LookupRefusal::Queue { name, nearest: _ } => {
+            Explanation::new(Reason::QueueNotFound, text).about("queue", name)
         }
     }
 }
@@ -244,6 +305,11 @@ fn edge(refusal: &EdgeRefusal, text: String) -> Explanation {
                 .with("size", size)
         }
         EdgeRefusal::AckTokenInvalid => Explanation::new(Reason::AckTokenInvalid, text),
+        EdgeRefusal::PlanRequired => Explanation::new(Reason::PlanRequired, text),
+        EdgeRefusal::PlanExpired { .. } => Explanation::new(Reason::PlanExpired, text),
+        EdgeRefusal::WouldReorder { group } => {
+            Explanation::new(Reason::WouldReorder, text).with("group", group)
+        }
         EdgeRefusal::NotImplemented { feature } => {
             Explanation::new(Reason::NotImplemented, text).with("feature", feature)
         }

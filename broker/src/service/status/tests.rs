@@ -6,32 +6,15 @@ use tonic_types::StatusExt;
 use varvelog_proto::v1;
 use varvelog_store::Offset;
 
+use super::core_failures::{appends, replays};
 use super::{
     CallFailure, EdgeRefusal, Explanation, FieldViolation, LookupRefusal, RETRY_PUSHBACK,
     ReadRefusal, Reason, RecordRefusal,
 };
-use crate::core::refusal::{AppendRefusal, CallError, GroupRefusal, QuotaRefusal, TopicRefusal};
+use crate::core::admission::{Measure, TurnedAway};
+use crate::core::refusal::{CallError, GroupRefusal, QuotaRefusal, TopicRefusal};
+use crate::names::GroupName;
 use crate::service::wire::Malformed;
-
-fn appends() -> Vec<CallFailure> {
-    let of = |refusal: AppendRefusal| CallFailure::from(refusal);
-    vec![
-        of(AppendRefusal::SequenceGap {
-            expected: 3,
-            got: 5,
-        }),
-        of(AppendRefusal::SequenceTooOld {
-            producer: 7,
-            got: 1,
-        }),
-        of(AppendRefusal::ProducerUnknown { producer: 7 }),
-        of(AppendRefusal::ProducerFenced {
-            producer: 7,
-            epoch: 2,
-        }),
-        of(AppendRefusal::RequestIdReused { id: "r".into() }),
-    ]
-}
 
 fn topics() -> Vec<CallFailure> {
     let of = |refusal: TopicRefusal| CallFailure::from(refusal);
@@ -74,7 +57,9 @@ fn groups() -> Vec<CallFailure> {
         of(GroupRefusal::NotEmpty {
             group: group(),
             members: 2,
+            leases: 3,
         }),
+        of(GroupRefusal::Mode { group: group() }),
         of(GroupRefusal::MemberFenced { generation: 8 }),
         of(GroupRefusal::OffsetMovesBack { committed, got }),
         of(GroupRefusal::DerivedNameTooLong {
@@ -87,12 +72,24 @@ fn groups() -> Vec<CallFailure> {
             topic: "t".into(),
         }),
         of(GroupRefusal::LeaseLost { offset: committed }),
+        of(GroupRefusal::Mode { group: group() }),
     ]
 }
 
 fn calls() -> Vec<CallFailure> {
     let retry_after = Duration::from_millis(200);
-    vec![
+    let turned = |measure| {
+        CallFailure::from(CallError::TurnedAway(Box::new(TurnedAway {
+            group: GroupName::parse("email").unwrap(),
+            topic: "orders".into(),
+            measure,
+            limit: 1_000,
+            current: 1_001,
+            resume_at: 800,
+            retry_after,
+        })))
+    };
+    let others = vec![
         QuotaRefusal {
             what: "topics",
             limit: 1,
@@ -111,7 +108,8 @@ fn calls() -> Vec<CallFailure> {
         .into(),
         CallError::Draining.into(),
         CallError::Fenced.into(),
-    ]
+    ];
+    [others, Measure::ALL.map(turned).to_vec()].concat()
 }
 
 fn others() -> Vec<CallFailure> {
@@ -127,6 +125,11 @@ fn others() -> Vec<CallFailure> {
         .into(),
         LookupRefusal::Group {
             name: "g".into(),
+            nearest: None,
+        }
+        .into(),
+        LookupRefusal::Queue {
+            name: "orders.email".into(),
             nearest: None,
         }
         .into(),
@@ -161,7 +164,11 @@ fn others() -> Vec<CallFailure> {
         .into(),
         EdgeRefusal::RequestTooLarge { limit: 1, size: 2 }.into(),
         EdgeRefusal::AckTokenInvalid.into(),
-        EdgeRefusal::not_implemented("delay").into(),
+        EdgeRefusal::not_implemented("message_id").into(),
+        CallFailure::Fields(vec![
+            FieldViolation::new("a", "is wrong"),
+            FieldViolation::new("b", "is wrong too"),
+        ]),
         EdgeRefusal::BuffersFull {
             limit_bytes: 1,
             retry_after,
@@ -172,8 +179,10 @@ fn others() -> Vec<CallFailure> {
 }
 
 fn all() -> Vec<CallFailure> {
-    [appends(), topics(), groups(), calls(), others()].concat()
+    [appends(), topics(), groups(), replays(), calls(), others()].concat()
 }
+
+const BEHIND: &str = "current group limit resume_at topic";
 
 /// Code, reason, metadata keys and further details (B: bad request, R: retry, Q: quota,
 /// I: resource), as the contract's table has them.
@@ -187,6 +196,8 @@ const TABLE: &[(Code, &str, &str, &str)] = &[
     (Code::InvalidArgument, "ACK_TOKEN_INVALID", "", ""),
     (Code::NotFound, "TOPIC_NOT_FOUND", "", "I"),
     (Code::NotFound, "GROUP_NOT_FOUND", "", "I"),
+    (Code::NotFound, "QUEUE_NOT_FOUND", "", "I"),
+    (Code::NotFound, "JOB_NOT_FOUND", "", "I"),
     (
         Code::NotFound,
         "PARTITION_NOT_FOUND",
@@ -227,7 +238,17 @@ const TABLE: &[(Code, &str, &str, &str)] = &[
         "committed got",
         "",
     ),
-    (Code::FailedPrecondition, "GROUP_NOT_EMPTY", "members", ""),
+    (
+        Code::FailedPrecondition,
+        "GROUP_NOT_EMPTY",
+        "leases members",
+        "",
+    ),
+    (Code::FailedPrecondition, "GROUP_MODE", "group", ""),
+    (Code::FailedPrecondition, "WOULD_REORDER", "group", ""),
+    (Code::FailedPrecondition, "PLAN_REQUIRED", "", ""),
+    (Code::FailedPrecondition, "PLAN_EXPIRED", "", ""),
+    (Code::FailedPrecondition, "JOB_ENDED", "state", ""),
     (
         Code::FailedPrecondition,
         "DEAD_LETTERS_NOT_EMPTY",
@@ -243,6 +264,9 @@ const TABLE: &[(Code, &str, &str, &str)] = &[
         "limit size",
         "",
     ),
+    (Code::ResourceExhausted, "BACKPRESSURE_DEPTH", BEHIND, "RQ"),
+    (Code::ResourceExhausted, "BACKPRESSURE_AGE", BEHIND, "RQ"),
+    (Code::ResourceExhausted, "BACKPRESSURE_BYTES", BEHIND, "RQ"),
     (
         Code::ResourceExhausted,
         "BACKPRESSURE_DISK",

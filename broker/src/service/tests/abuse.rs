@@ -69,6 +69,7 @@ async fn tokens_made_up_by_a_client_settle_nothing() {
         lease: crate::core::request::LeaseId(1),
         run: 1,
         attempt: 1,
+        origins: Vec::new(),
     });
     let ack = v1::AckRequest {
         ack_token: forged,

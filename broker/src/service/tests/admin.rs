@@ -1,7 +1,7 @@
 use tonic::Code;
 use varvelog_proto::v1;
+use varvelog_proto::v1::alert_service_client::AlertServiceClient;
 use varvelog_proto::v1::cluster_service_client::ClusterServiceClient;
-use varvelog_proto::v1::dead_letter_service_client::DeadLetterServiceClient;
 
 use super::{TestBroker, reason, refused, seconds, soon};
 
@@ -292,21 +292,39 @@ async fn the_cluster_says_who_it_is_and_how_it_is_set() {
 #[tokio::test]
 async fn what_is_not_in_this_release_says_so_by_name() {
     let broker = TestBroker::start().await;
-    let mut dead_letters = DeadLetterServiceClient::new(broker.channel.clone());
-    let request = v1::ListDeadLetterQueuesRequest::default();
-    let (code, reason, metadata) = refused(dead_letters.list_dead_letter_queues(request).await);
+    let mut alerts = AlertServiceClient::new(broker.channel.clone());
+    let listed = alerts.list_alerts(v1::ListAlertsRequest::default()).await;
+    let (code, reason, metadata) = refused(listed);
     assert_eq!(
         (code, reason.as_str()),
         (Code::Unimplemented, "NOT_IMPLEMENTED")
     );
-    assert_eq!(metadata["feature"], "dead_letters");
+    assert_eq!(metadata["feature"], "alerts");
     let mut cluster = ClusterServiceClient::new(broker.channel.clone());
     let (_, reason, _) = refused(cluster.export_backup(v1::ExportBackupRequest {}).await);
     assert_eq!(reason, "NOT_IMPLEMENTED");
-    let retries = v1::ListRetriesRequest {
-        group: "g".into(),
-        ..Default::default()
+}
+
+#[tokio::test]
+async fn a_topic_that_would_grow_is_shown_as_it_would_be() {
+    let broker = TestBroker::start().await;
+    broker.topic("orders", 2).await;
+    let grow = async |validate_only| {
+        let request = v1::AddPartitionsRequest {
+            name: "orders".into(),
+            total: 5,
+            validate_only,
+            force: false,
+        };
+        let grown = broker.topics().add_partitions(request).await.unwrap();
+        grown.into_inner().topic.unwrap().partitions
     };
-    let (_, _, metadata) = refused(broker.group_admin().list_retries(retries).await);
-    assert_eq!(metadata["feature"], "retries");
+    assert_eq!(grow(true).await, 5);
+    assert_eq!(
+        shown(&broker, "orders").await.partitions,
+        2,
+        "nothing changed"
+    );
+    assert_eq!(grow(false).await, 5);
+    assert_eq!(shown(&broker, "orders").await.partitions, 5);
 }

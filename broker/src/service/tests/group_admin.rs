@@ -155,7 +155,7 @@ async fn positions_move_either_way_and_live_members_hold_them_unless_forced() {
     };
     let (_, reason_, metadata) = refused(shift(-1, false, false).await);
     assert_eq!(reason_, "GROUP_NOT_EMPTY");
-    assert!(metadata.contains_key("members"));
+    assert_eq!((&*metadata["members"], &*metadata["leases"]), ("1", "1"));
     assert_eq!(reason(shift(0, true, false).await), "INVALID_FIELD");
     let change = |response: v1::ResetOffsetsResponse| {
         let change = &response.changes[0];
@@ -247,4 +247,95 @@ async fn groups_are_listed_by_topic_and_go_when_they_are_empty() {
         reason(broker.group_admin().delete_group(delete()).await),
         "GROUP_NOT_FOUND"
     );
+}
+
+#[tokio::test]
+async fn a_token_of_a_deleted_topic_is_told_with_the_name_of_the_topic() {
+    let broker = with_group().await;
+    let (mut stream, _) = join(&broker, member("email", &[])).await;
+    let held = delivery(&mut stream).await;
+    let delete = v1::DeleteTopicRequest {
+        name: "orders".into(),
+        ..Default::default()
+    };
+    broker.topics().delete_topic(delete).await.unwrap();
+    let extend = v1::ExtendAckRequest {
+        ack_token: held.ack_token,
+        ack_timeout: None,
+    };
+    let status = broker.groups().extend_ack(extend).await.unwrap_err();
+    assert_eq!(status.message(), "there is no topic orders");
+    assert_eq!(reason::<()>(Err(status)), "TOPIC_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn names_under_which_derived_topics_could_be_taken_for_others_are_refused() {
+    let broker = with_group().await;
+    let create = async |name: &str, topic: &str| {
+        let request = v1::CreateGroupRequest {
+            name: name.into(),
+            topics: vec![topic.into()],
+            ..Default::default()
+        };
+        reason(broker.group_admin().create_group(request).await)
+    };
+    assert_eq!(create("a.b", "orders").await, "INVALID_FIELD");
+    assert_eq!(create("other", "orders.email.dlq").await, "DERIVED_TOPIC");
+    assert_eq!(create("other", "orders.email.retry").await, "DERIVED_TOPIC");
+    let long = "a".repeat(249 - ".other.retry".len() + 1);
+    broker.topic(&long, 1).await;
+    assert_eq!(create("other", &long).await, "INVALID_FIELD");
+    let by_hand = v1::CreateTopicRequest {
+        topic: Some(v1::Topic {
+            name: "x.dlq".into(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let by_hand = broker.topics().create_topic(by_hand).await;
+    assert_eq!(reason(by_hand), "DERIVED_TOPIC");
+    let produce = v1::ProduceRequest {
+        topic: "orders.email.retry".into(),
+        records: vec![super::record("a")],
+        ..Default::default()
+    };
+    assert_eq!(reason(broker.log().produce(produce).await), "DERIVED_TOPIC");
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_is_refused_whole_and_the_old_one_stays() {
+    let broker = with_group().await;
+    let before = shown(&broker).await.config.unwrap();
+    let update = |retry| v1::UpdateGroupRequest {
+        name: "email".into(),
+        config: Some(v1::GroupConfig {
+            retry: Some(retry),
+            paused: true,
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let five = vec![super::seconds(1); 5];
+    let bad = v1::RetryPolicy {
+        max_deliveries: 5,
+        delays: five.clone(),
+        ..Default::default()
+    };
+    let refused = refused(broker.group_admin().update_group(update(bad)).await);
+    assert_eq!(refused.2["field"], "config.retry.delays");
+    assert_eq!(shown(&broker).await.config.unwrap(), before);
+    let good = v1::RetryPolicy {
+        max_deliveries: 6,
+        delays: five,
+        ..Default::default()
+    };
+    broker
+        .group_admin()
+        .update_group(update(good))
+        .await
+        .unwrap();
+    let now = shown(&broker).await;
+    let retry = now.config.unwrap().retry.unwrap();
+    assert_eq!((retry.max_deliveries, retry.delays.len()), (6, 5));
+    assert_eq!(now.config_version, 2);
 }

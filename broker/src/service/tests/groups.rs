@@ -294,23 +294,14 @@ async fn acks_that_cannot_be_are_refused_and_late_ones_are_conflicts() {
     };
     assert_eq!(ack_of(with(b"nonsense")).await, "ACK_TOKEN_INVALID");
     assert_eq!(ack_of(with(&token[1..])).await, "ACK_TOKEN_INVALID");
-    let failures = vec![v1::Failure::default()];
+    let twice = vec![v1::Failure::default(); 2];
     assert_eq!(
         ack_of(v1::AckRequest {
-            failures,
+            failures: twice,
             ..with(&token)
         })
         .await,
-        "NOT_IMPLEMENTED"
-    );
-    let outputs = vec![v1::Output::default()];
-    assert_eq!(
-        ack_of(v1::AckRequest {
-            outputs,
-            ..with(&token)
-        })
-        .await,
-        "NOT_IMPLEMENTED"
+        "INVALID_FIELD"
     );
     let beyond = v1::AckRequest {
         up_to_offset: Some(2),
@@ -367,47 +358,4 @@ async fn a_lease_is_settled_in_part_held_for_longer_and_void_after_a_reset() {
         .map(v1::SettlementConflict::reason)
         .collect();
     assert_eq!(why, [v1::ConflictReason::Unknown; 2]);
-}
-
-#[tokio::test]
-async fn a_record_too_large_for_its_member_is_neither_lost_nor_cut() {
-    let broker = TestBroker::start().await;
-    let config = Some(v1::TopicConfig {
-        max_record_bytes: 8 << 20,
-        ..Default::default()
-    });
-    let topic = Some(v1::Topic {
-        name: "large".into(),
-        config,
-        ..Default::default()
-    });
-    let request = v1::CreateTopicRequest {
-        topic,
-        ..Default::default()
-    };
-    broker.topics().create_topic(request).await.unwrap();
-    let large = v1::NewRecord {
-        value: Some(vec![7; 6 << 20].into()),
-        ..Default::default()
-    };
-    let request = v1::ProduceRequest {
-        topic: "large".into(),
-        records: vec![large],
-        ..Default::default()
-    };
-    broker.log().produce(request).await.unwrap();
-    let (mut stream, _) = join(&broker, member("email", &["large"])).await;
-    let (_, reason, metadata) = refused(soon(stream.message()).await);
-    assert_eq!(
-        (reason.as_str(), metadata["field"].as_str()),
-        ("INVALID_FIELD", "max_bytes")
-    );
-    let request = v1::ConsumeRequest {
-        accept_omitted: true,
-        ..member("email", &["large"])
-    };
-    let (mut stream, _) = join(&broker, request).await;
-    let first = delivery(&mut stream).await;
-    assert!(first.records[0].value_omitted);
-    assert_eq!(first.records[0].value_bytes, 6 << 20);
 }

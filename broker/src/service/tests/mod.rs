@@ -2,11 +2,20 @@
 
 mod abuse;
 mod admin;
+mod backpressure;
+mod dead_letters;
 mod drain;
+mod failures;
 mod group_admin;
 mod groups;
 mod log;
+mod message_ids;
+mod outputs;
 mod reads;
+mod replay_rules;
+mod replays;
+mod retries;
+mod scaler;
 mod sessions;
 mod wire_level;
 
@@ -17,6 +26,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 use varvelog_proto::v1;
+use varvelog_proto::v1::dead_letter_service_client::DeadLetterServiceClient;
 use varvelog_proto::v1::group_admin_service_client::GroupAdminServiceClient;
 use varvelog_proto::v1::group_service_client::GroupServiceClient;
 use varvelog_proto::v1::log_service_client::LogServiceClient;
@@ -81,6 +91,10 @@ impl TestBroker {
 
     pub(super) fn group_admin(&self) -> GroupAdminServiceClient<Channel> {
         GroupAdminServiceClient::new(self.channel.clone())
+    }
+
+    pub(super) fn dead_letters(&self) -> DeadLetterServiceClient<Channel> {
+        DeadLetterServiceClient::new(self.channel.clone())
     }
 
     pub(super) async fn topic(&self, name: &str, partitions: i32) -> v1::Topic {

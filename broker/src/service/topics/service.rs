@@ -138,7 +138,15 @@ impl Topics {
             .core()
             .change(change, request.validate_only)
             .await?;
-        self.now(&topic.name).await
+        let now = self.now(&topic.name).await?;
+        Ok(if request.validate_only {
+            v1::Topic {
+                partitions: request.total,
+                ..now
+            }
+        } else {
+            now
+        })
     }
 
     async fn delete_records(

@@ -7,14 +7,14 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The hash in the making.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ContentHash(u64);
+pub(in crate::service) struct ContentHash(u64);
 
 impl ContentHash {
-    pub(super) const fn new() -> Self {
+    pub(in crate::service) const fn new() -> Self {
         Self(MULTIPLIER)
     }
 
-    pub(super) fn number(&mut self, value: u64) {
+    pub(in crate::service) fn number(&mut self, value: u64) {
         let product = u128::from(self.0 ^ value) * u128::from(MULTIPLIER);
         // Folding both halves keeps every bit of the product; adding keeps a product of zero from
         // swallowing what came before.
@@ -26,7 +26,7 @@ impl ContentHash {
     }
 
     /// Bytes with their length, so that neighbours cannot trade bytes.
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub(in crate::service) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
@@ -40,7 +40,7 @@ impl ContentHash {
     }
 
     /// Bytes that may be absent, which is not the same as empty.
-    pub(super) fn optional(&mut self, bytes: Option<&[u8]>) {
+    pub(in crate::service) fn optional(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => self.bytes(bytes),
             None => self.number(u64::MAX),
@@ -48,7 +48,7 @@ impl ContentHash {
     }
 
     /// Headers in any order: a map is written in another order each time by some languages.
-    pub(super) fn headers<'a>(
+    pub(in crate::service) fn headers<'a>(
         &mut self,
         headers: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
     ) {
@@ -62,7 +62,7 @@ impl ContentHash {
         self.number(sum);
     }
 
-    pub(super) const fn finish(self) -> u64 {
+    pub(in crate::service) const fn finish(self) -> u64 {
         self.0
     }
 }

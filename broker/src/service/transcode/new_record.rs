@@ -12,23 +12,23 @@ pub(super) struct NewRecord<'a> {
     pub(super) partition: Option<i32>,
     pub(super) timestamp_ms: Option<i64>,
     pub(super) message_id: &'a str,
-    /// A delay that is not zero was asked for.
-    pub(super) is_delayed: bool,
+    pub(super) delay: Option<prost_types::Duration>,
     pub(super) headers: HeadersIn<'a>,
+    /// At most one more than is allowed: then nothing behind that one was read.
     pub(super) header_count: usize,
     pub(super) header_bytes: usize,
 }
 
 impl<'a> NewRecord<'a> {
-    /// Reads every field, headers included.
-    pub(super) fn read(wire: &'a [u8]) -> Result<Self, Malformed> {
+    /// Reads every field, headers included, but nothing behind a header more than `headers_max`.
+    pub(super) fn read(wire: &'a [u8], headers_max: usize) -> Result<Self, Malformed> {
         let mut record = Self {
             key: None,
             value: None,
             partition: None,
             timestamp_ms: None,
             message_id: "",
-            is_delayed: false,
+            delay: None,
             headers: HeadersIn { wire },
             header_count: 0,
             header_bytes: 0,
@@ -42,10 +42,13 @@ impl<'a> NewRecord<'a> {
                     let (name, value) = entry(field.bytes()?)?;
                     record.header_count += 1;
                     record.header_bytes += name.len() + value.len();
+                    if record.header_count > headers_max {
+                        return Ok(record);
+                    }
                 }
                 4 => record.partition = Some(field.int32()?),
                 5 => record.timestamp_ms = Some(field.int64()?),
-                6 => record.is_delayed |= is_delay(field.bytes()?)?,
+                6 => record.delay = Some(duration(field.bytes()?)?),
                 7 => record.message_id = field.text()?,
                 _ => {}
             }
@@ -111,8 +114,7 @@ fn entry(wire: &[u8]) -> Result<(&str, &[u8]), Malformed> {
     Ok((name, value))
 }
 
-fn is_delay(wire: &[u8]) -> Result<bool, Malformed> {
-    let delay =
-        prost_types::Duration::decode(wire).map_err(|error| Malformed::new(error.to_string()))?;
-    Ok(delay.seconds != 0 || delay.nanos != 0)
+/// A `google.protobuf.Duration` as it stands on the wire.
+pub(super) fn duration(wire: &[u8]) -> Result<prost_types::Duration, Malformed> {
+    prost_types::Duration::decode(wire).map_err(|error| Malformed::new(error.to_string()))
 }

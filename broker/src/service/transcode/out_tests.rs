@@ -218,7 +218,7 @@ fn a_group_sees_records_as_produced_and_readers_as_stored() {
         let style = RecordStyle {
             attempt: 2,
             as_produced,
-            key_equals: None,
+            ..Default::default()
         };
         let range = (Offset::ZERO, Offset::MAX);
         let mut reply = ReplyRecords::new(1, unlimited(), style, range);

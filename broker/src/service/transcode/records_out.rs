@@ -2,11 +2,11 @@
 //! on the batch's own lengths.
 
 use bytes::{Bytes, BytesMut};
-use varvelog_store::batch::{BatchError, Headers, RecordRef, Records};
+use varvelog_store::batch::{BatchError, Records};
 use varvelog_store::{Offset, PartitionId, WallMs};
 
-use super::records_in::RESERVED_HEADER_PREFIX;
-use crate::service::wire::{MessageWriter, bytes_field_len, int_field_len, varint_len};
+use super::shown_record::{Show, Shown};
+use crate::service::wire::{MessageWriter, bytes_field_len, varint_len};
 
 /// Most bytes of a reply whose caller raised no limit: generated clients refuse 4 MiB, and the
 /// reply's own fields need some room.
@@ -46,6 +46,26 @@ pub struct RecordStyle {
     pub as_produced: bool,
     /// Only records with this key.
     pub key_equals: Option<Bytes>,
+    /// Names the records, which lie in a retry topic, by their first appends.
+    pub origins: Option<Origins>,
+}
+
+/// First appends of a run of records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origins {
+    /// Where they were appended first.
+    pub partition: PartitionId,
+    /// The first record of the run, where it lies now.
+    pub first: Offset,
+    /// Offset of the first append of each record from `first` on.
+    pub offsets: Vec<Offset>,
+}
+
+impl Origins {
+    fn of(&self, offset: Offset) -> Option<Offset> {
+        let index = usize::try_from(offset.since(self.first)).ok()?;
+        self.offsets.get(index).copied()
+    }
 }
 
 /// What all records of a batch have in common.
@@ -154,7 +174,9 @@ impl ReplyRecords {
     /// Takes what it has room for from a batch. Nothing of a damaged record is taken, but what
     /// lies before it is.
     pub fn take(&mut self, source: &RecordSource, records: &Records) -> Result<Taken, BatchError> {
-        let id_prefix = format!("{}/{}/", source.partition.topic, source.partition.partition);
+        let named = self.style.origins.as_ref();
+        let named = named.map_or(source.partition, |origins| origins.partition);
+        let id_prefix = format!("{}/{}/", named.topic, named.partition);
         let mut is_reserved = false;
         for record in records {
             let record = record?;
@@ -178,7 +200,14 @@ impl ReplyRecords {
                 self.reserve(records, id_prefix.len());
                 is_reserved = true;
             }
-            let shown = Shown::new(&record, source, offset, &self.style);
+            let name = match &self.style.origins {
+                None => offset,
+                Some(origins) => match origins.of(offset) {
+                    Some(origin) => origin,
+                    None => return Ok(Taken::Full),
+                },
+            };
+            let shown = Shown::new(&record, source, name, &self.style);
             if !self.put(&shown, &id_prefix) {
                 return Ok(Taken::Full);
             }
@@ -231,137 +260,6 @@ impl ReplyRecords {
         self.omitted += u64::from(!show.value);
         true
     }
-}
-
-/// What of a record is shown.
-#[derive(Clone, Copy)]
-struct Show {
-    value: bool,
-    headers: bool,
-}
-
-/// A record as its message shows it.
-struct Shown<'a> {
-    record: RecordRef<'a>,
-    offset: Offset,
-    timestamp_ms: i64,
-    append_time_ms: i64,
-    attempt: i64,
-    as_produced: bool,
-}
-
-impl<'a> Shown<'a> {
-    fn new(
-        record: &RecordRef<'a>,
-        source: &RecordSource,
-        offset: Offset,
-        style: &RecordStyle,
-    ) -> Self {
-        let append_time_ms = source.append_time.0;
-        Self {
-            record: *record,
-            offset,
-            timestamp_ms: if record.timestamp_ms < 0 {
-                append_time_ms
-            } else {
-                record.timestamp_ms
-            },
-            append_time_ms,
-            attempt: i64::from(style.attempt),
-            as_produced: style.as_produced,
-        }
-    }
-
-    fn headers(&self, show: Show) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let hide = self.as_produced;
-        let headers = if show.headers {
-            self.record.headers
-        } else {
-            Headers::default()
-        };
-        headers
-            .iter()
-            .filter(move |(name, _)| !(hide && name.starts_with(RESERVED_HEADER_PREFIX.as_bytes())))
-            .map(|(name, value)| (name, value.unwrap_or_default()))
-    }
-
-    fn length(&self, show: Show, id_prefix: &str) -> usize {
-        let bytes = |field, bytes: Option<&[u8]>| {
-            bytes.map_or(0, |bytes| bytes_field_len(field, bytes.len()))
-        };
-        let headers = self
-            .headers(show)
-            .map(|(name, value)| bytes_field_len(4, header_len(name, value)));
-        let id_bytes = id_prefix.len() + decimal_len(self.offset.get());
-        let mut length = int_field_len(1, self.offset.as_i64())
-            + bytes(2, self.record.key)
-            + headers.sum::<usize>()
-            + int_field_len(5, self.timestamp_ms)
-            + int_field_len(6, self.append_time_ms)
-            + int_field_len(7, self.attempt)
-            + bytes_field_len(8, id_bytes);
-        if show.value {
-            length += bytes(3, self.record.value);
-        } else {
-            length += int_field_len(9, 1) + int_field_len(10, self.value_bytes());
-        }
-        length
-    }
-
-    fn write(&self, show: Show, id_prefix: &str, writer: &mut MessageWriter<'_>) {
-        writer.int(1, self.offset.as_i64());
-        if let Some(key) = self.record.key {
-            writer.present_bytes(2, key);
-        }
-        if let (true, Some(value)) = (show.value, self.record.value) {
-            writer.present_bytes(3, value);
-        }
-        for (name, value) in self.headers(show) {
-            writer.open(4, header_len(name, value));
-            writer.present_bytes(1, name);
-            writer.present_bytes(2, value);
-        }
-        writer.int(5, self.timestamp_ms);
-        writer.int(6, self.append_time_ms);
-        writer.int(7, self.attempt);
-        let offset = self.offset.get();
-        writer.open(8, id_prefix.len() + decimal_len(offset));
-        writer.raw(id_prefix.as_bytes());
-        write_decimal(offset, writer);
-        if !show.value {
-            writer.int(9, 1);
-            writer.int(10, self.value_bytes());
-        }
-    }
-
-    fn value_bytes(&self) -> i64 {
-        let bytes = self.record.value.map_or(0, <[u8]>::len);
-        i64::try_from(bytes).unwrap_or(i64::MAX)
-    }
-}
-
-fn header_len(name: &[u8], value: &[u8]) -> usize {
-    bytes_field_len(1, name.len()) + bytes_field_len(2, value.len())
-}
-
-fn decimal_len(value: u64) -> usize {
-    value.checked_ilog10().map_or(1, |log| log as usize + 1)
-}
-
-fn write_decimal(value: u64, writer: &mut MessageWriter<'_>) {
-    const DIGITS_MAX: usize = 20;
-    let mut digits = [b'0'; DIGITS_MAX];
-    let mut rest = value;
-    for digit in digits.iter_mut().rev() {
-        let [low, ..] = (rest % 10).to_le_bytes();
-        *digit += low;
-        rest /= 10;
-    }
-    writer.raw(
-        digits
-            .get(DIGITS_MAX - decimal_len(value)..)
-            .unwrap_or_default(),
-    );
 }
 
 const _: () = assert!(varint_len(RECORD_REPLY_BYTES_MAX as u64) == 4);

@@ -1,8 +1,11 @@
-//! One group, mode queue: hands out batches, then single records again after a failure.
+//! One group: hands out batches, then single records again after a failure. Leases end when their
+//! time is up.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use varvelog_client::proto as v1;
 use varvelog_store::batch::Records;
 
@@ -19,12 +22,40 @@ pub(crate) struct Chunk {
 struct Lease {
     member: String,
     chunk: Chunk,
-    /// Settled by what request; none: held.
-    settled: Option<v1::AckRequest>,
+    until: Instant,
+    /// The failure that each record was settled with; none: it is done.
+    settled: BTreeMap<i64, Option<v1::Failure>>,
     lost: bool,
 }
 
-#[derive(Debug, Default)]
+impl Lease {
+    fn is_held(&self) -> bool {
+        let records = usize::try_from(self.chunk.last - self.chunk.first + 1).expect("small");
+        !self.lost && self.settled.len() < records
+    }
+
+    /// What is not settled yet, to give out again.
+    fn open(&self, attempt: i32) -> Vec<Chunk> {
+        let offsets = self.chunk.first..=self.chunk.last;
+        if self.settled.is_empty() {
+            let chunk = self.chunk.clone();
+            return vec![Chunk { attempt, ..chunk }];
+        }
+        let open = offsets.filter(|offset| !self.settled.contains_key(offset));
+        open.map(|offset| single(&self.chunk, offset, attempt))
+            .collect()
+    }
+}
+
+/// A member, as it joined.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asking {
+    pub(crate) member: String,
+    pub(crate) auto_ack: bool,
+    pub(crate) as_batches: bool,
+}
+
+#[derive(Debug)]
 pub(crate) struct Groups {
     /// Member ids that are known.
     pub(crate) members: BTreeSet<String>,
@@ -36,8 +67,17 @@ pub(crate) struct Groups {
     /// Offsets done, by partition.
     pub(crate) done: BTreeSet<(usize, i64)>,
     pub(crate) dead: Vec<(usize, i64)>,
+    /// Every failure that was settled, in order.
+    pub(crate) failures: Vec<v1::Failure>,
     pub(crate) acks: u32,
+    /// When each hold was extended.
+    pub(crate) extends: Vec<Instant>,
     pub(crate) most_held: usize,
+    pub(crate) config: v1::GroupConfig,
+    /// How long a lease lasts.
+    pub(crate) hold: Duration,
+    /// No extension is granted beyond this.
+    pub(crate) hold_until: Option<Instant>,
     next_member: u32,
     next_token: u64,
     /// Cut the connections instead of answering the next ack.
@@ -46,6 +86,32 @@ pub(crate) struct Groups {
     pub(crate) announce: Option<v1::GroupEvent>,
     /// End streams with this.
     pub(crate) end_with: Option<tonic::Code>,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self {
+            members: BTreeSet::new(),
+            joins: Vec::new(),
+            left: Vec::new(),
+            pending: VecDeque::new(),
+            leases: BTreeMap::new(),
+            done: BTreeSet::new(),
+            dead: Vec::new(),
+            failures: Vec::new(),
+            acks: 0,
+            extends: Vec::new(),
+            most_held: 0,
+            config: v1::GroupConfig::default(),
+            hold: Duration::from_hours(24),
+            hold_until: None,
+            next_member: 0,
+            next_token: 0,
+            cut_after_ack: false,
+            announce: None,
+            end_with: None,
+        }
+    }
 }
 
 impl Groups {
@@ -59,10 +125,14 @@ impl Groups {
             format!("member-{}", self.next_member)
         };
         self.members.insert(member_id.clone());
-        let assigned = vec![v1::TopicPartition {
+        let mine = v1::TopicPartition {
             topic: "t".to_owned(),
             partition: 0,
-        }];
+        };
+        let assigned = match self.config.mode() {
+            v1::GroupMode::Queue => Vec::new(),
+            v1::GroupMode::Unspecified | v1::GroupMode::Stream => vec![mine],
+        };
         v1::GroupEvent {
             member_id,
             generation: 7,
@@ -80,36 +150,45 @@ impl Groups {
             .values_mut()
             .filter(|lease| lease.member == member)
         {
-            if lease.settled.is_none() && !lease.lost {
+            if lease.is_held() {
                 lease.lost = true;
-                self.pending.push_back(lease.chunk.clone());
+                self.pending.extend(lease.open(lease.chunk.attempt));
             }
         }
     }
 
     /// All leases are given to nobody: their time was up.
     pub(crate) fn expire_leases(&mut self) {
-        for lease in self
-            .leases
-            .values_mut()
-            .filter(|lease| lease.settled.is_none())
-        {
+        for lease in self.leases.values_mut().filter(|lease| lease.is_held()) {
             lease.lost = true;
         }
     }
 
+    /// Leases whose time is up are given out again, counted.
+    pub(crate) fn expire_due(&mut self, now: Instant) {
+        for lease in self.leases.values_mut().filter(|lease| lease.is_held()) {
+            if lease.until <= now {
+                lease.lost = true;
+                self.pending.extend(lease.open(lease.chunk.attempt + 1));
+            }
+        }
+    }
+
+    /// When the first lease ends.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        let held = self.leases.values().filter(|lease| lease.is_held());
+        held.map(|lease| lease.until).min()
+    }
+
     pub(crate) fn held(&self) -> usize {
-        self.leases
-            .values()
-            .filter(|lease| lease.settled.is_none() && !lease.lost)
-            .count()
+        let held = |lease: &&Lease| lease.is_held();
+        self.leases.values().filter(held).count()
     }
 
     pub(crate) fn hand_out(
         &mut self,
-        member: &str,
+        asking: &Asking,
         log: &[Vec<v1::StoredBatch>],
-        auto_ack: bool,
     ) -> Option<v1::ConsumeResponse> {
         let chunk = self.pending.pop_front()?;
         let mut response = v1::ConsumeResponse {
@@ -125,7 +204,7 @@ impl Groups {
                 && batch.base_offset + i64::from(batch.record_count) > chunk.first
         };
         let given: Vec<_> = stored.filter(touches).cloned().collect();
-        if chunk.attempt == 1 {
+        if chunk.attempt == 1 && asking.as_batches {
             response.leased = vec![v1::OffsetRange {
                 first: chunk.first,
                 last: chunk.last,
@@ -137,18 +216,18 @@ impl Groups {
                 .flat_map(|batch| records(batch, &chunk))
                 .collect();
         }
-        if auto_ack {
+        if asking.auto_ack {
             self.done
                 .extend((chunk.first..=chunk.last).map(|offset| (chunk.partition, offset)));
             return Some(response);
         }
         self.next_token += 1;
         response.ack_token = Bytes::copy_from_slice(self.next_token.to_string().as_bytes());
-        let member = member.to_owned();
         let lease = Lease {
-            member,
+            member: asking.member.clone(),
             chunk,
-            settled: None,
+            until: Instant::now() + self.hold,
+            settled: BTreeMap::new(),
             lost: false,
         };
         self.leases.insert(self.next_token, lease);
@@ -158,37 +237,31 @@ impl Groups {
 
     pub(crate) fn ack(&mut self, request: &v1::AckRequest) -> Result<v1::AckResponse, ()> {
         self.acks += 1;
-        let token = std::str::from_utf8(&request.ack_token)
-            .ok()
-            .and_then(|text| text.parse().ok());
-        let lease = token
-            .and_then(|token: u64| self.leases.get_mut(&token))
-            .ok_or(())?;
+        let lease = self.leases.get_mut(&token(&request.ack_token)?).ok_or(())?;
         let chunk = lease.chunk.clone();
-        let offsets = chunk.first..=chunk.last;
-        let count = i32::try_from(chunk.last - chunk.first + 1).expect("small");
+        let last = request.up_to_offset.unwrap_or(chunk.last).min(chunk.last);
         let mut response = v1::AckResponse::default();
-        if lease.lost {
-            let reason = v1::ConflictReason::LeaseLost.into();
-            let conflict = |offset| v1::SettlementConflict { offset, reason };
-            response.conflicts = offsets.map(conflict).collect();
-            return Ok(response);
-        }
-        if lease.settled.as_ref() == Some(request) {
-            response.already_settled = count;
-            return Ok(response);
-        }
-        lease.settled = Some(request.clone());
-        for offset in offsets {
+        for offset in chunk.first..=last {
             let failure = request
                 .failures
                 .iter()
                 .find(|failure| failure.offset == offset);
-            let single = Chunk {
-                first: offset,
-                last: offset,
-                ..chunk.clone()
-            };
+            if let Some(before) = lease.settled.get(&offset) {
+                if before.as_ref() == failure {
+                    response.already_settled += 1;
+                } else {
+                    let reason = v1::ConflictReason::SettledOtherwise;
+                    response.conflicts.push(conflict(offset, reason));
+                }
+                continue;
+            }
+            if lease.lost {
+                let reason = v1::ConflictReason::LeaseLost;
+                response.conflicts.push(conflict(offset, reason));
+                continue;
+            }
+            lease.settled.insert(offset, failure.cloned());
+            self.failures.extend(failure.cloned());
             match failure.map(v1::Failure::action) {
                 None => {
                     response.done += 1;
@@ -200,25 +273,53 @@ impl Groups {
                 }
                 Some(v1::FailureAction::Release) => {
                     response.released += 1;
-                    self.pending.push_back(single);
+                    let again = single(&chunk, offset, chunk.attempt);
+                    self.pending.push_back(again);
                 }
                 Some(v1::FailureAction::Retry | v1::FailureAction::Unspecified) => {
                     response.retried += 1;
-                    let attempt = chunk.attempt + 1;
-                    self.pending.push_back(Chunk { attempt, ..single });
+                    let again = single(&chunk, offset, chunk.attempt + 1);
+                    self.pending.push_back(again);
                 }
             }
         }
         Ok(response)
     }
 
-    pub(crate) fn holds(&self, token: &Bytes) -> bool {
-        let token = std::str::from_utf8(token)
-            .ok()
-            .and_then(|text| text.parse().ok());
-        let lease = token.and_then(|token: u64| self.leases.get(&token));
-        lease.is_some_and(|lease| lease.settled.is_none() && !lease.lost)
+    /// None: it is held no more.
+    pub(crate) fn extend(&mut self, given: &Bytes) -> Option<v1::ExtendAckResponse> {
+        let (now, hold) = (Instant::now(), self.hold);
+        let lease = self.leases.get_mut(&token(given).ok()?)?;
+        if !lease.is_held() {
+            return None;
+        }
+        let end = self.hold_until.unwrap_or(now + hold);
+        lease.until = end.min(now + hold);
+        self.extends.push(now);
+        Some(v1::ExtendAckResponse {
+            ack_deadline_ms: 99,
+            capped: end < now + hold,
+        })
     }
+}
+
+fn token(given: &Bytes) -> Result<u64, ()> {
+    let text = std::str::from_utf8(given).map_err(drop)?;
+    text.parse().map_err(drop)
+}
+
+fn single(chunk: &Chunk, offset: i64, attempt: i32) -> Chunk {
+    Chunk {
+        partition: chunk.partition,
+        first: offset,
+        last: offset,
+        attempt,
+    }
+}
+
+fn conflict(offset: i64, reason: v1::ConflictReason) -> v1::SettlementConflict {
+    let reason = reason.into();
+    v1::SettlementConflict { offset, reason }
 }
 
 fn records(batch: &v1::StoredBatch, chunk: &Chunk) -> Vec<v1::Record> {

@@ -7,15 +7,17 @@ use varvelog_client::proto as v1;
 use varvelog_client::proto::consume_session_request::Message as In;
 use varvelog_client::proto::consume_session_response::Message as Out;
 
+use super::group::Asking;
 use super::services::{Answer, Stream, not_built, status};
 use super::{Fake, refusal};
 
 /// One stream of a member.
 struct Member {
     fake: Fake,
-    id: String,
-    auto_ack: bool,
+    asking: Asking,
     credit: i32,
+    /// Without credit: so many may be unsettled.
+    unacked_max: Option<usize>,
     responses: mpsc::Sender<Result<v1::ConsumeSessionResponse, Status>>,
 }
 
@@ -29,9 +31,12 @@ impl Member {
     }
 
     async fn join(&mut self, start: v1::ConsumeRequest) -> bool {
-        self.auto_ack = start.auto_ack;
         let event = self.fake.state().groups.join(&start.member_id);
-        self.id.clone_from(&event.member_id);
+        self.asking = Asking {
+            member: event.member_id.clone(),
+            auto_ack: start.auto_ack,
+            as_batches: start.as_batches,
+        };
         self.fake.note_change();
         let response = v1::ConsumeResponse {
             event: Some(event),
@@ -41,22 +46,27 @@ impl Member {
     }
 
     async fn hand_out(&mut self) -> bool {
-        while self.credit > 0 {
+        loop {
             let response = {
                 let mut state = self.fake.state();
+                let held = state.groups.held();
+                let full = self.unacked_max.is_some_and(|most| held >= most);
+                if full || self.unacked_max.is_none() && self.credit == 0 {
+                    return true;
+                }
                 let batches = state.log.topics["t"].clone();
-                state.groups.hand_out(&self.id, &batches, self.auto_ack)
+                state.groups.expire_due(tokio::time::Instant::now());
+                state.groups.hand_out(&self.asking, &batches)
             };
             let Some(response) = response else {
                 return true;
             };
             self.fake.note_change();
-            self.credit -= 1;
+            self.credit = (self.credit - 1).max(0);
             if !self.send(Out::Response(response), 0).await {
                 return false;
             }
         }
-        true
     }
 
     async fn on_message(&mut self, message: v1::ConsumeSessionRequest) -> bool {
@@ -81,15 +91,10 @@ impl Member {
                 self.send(answer, message.sequence).await
             }
             Some(In::Extend(extend)) => {
-                let holds = self.fake.state().groups.holds(&extend.ack_token);
-                let answer = if holds {
-                    Out::Extend(v1::ExtendAckResponse {
-                        ack_deadline_ms: 99,
-                        capped: true,
-                    })
-                } else {
-                    Out::Error(refusal(Code::Aborted, "LEASE_LOST", &[("offset", 0)]))
-                };
+                let answer = self.fake.state().groups.extend(&extend.ack_token);
+                self.fake.note_change();
+                let lost = || refusal(Code::Aborted, "LEASE_LOST", &[("offset", 0)]);
+                let answer = answer.map_or_else(|| Out::Error(lost()), Out::Extend);
                 self.send(answer, message.sequence).await
             }
             None => false,
@@ -117,7 +122,9 @@ impl Member {
             if !self.hand_out().await {
                 return;
             }
+            let expiry = self.fake.state().groups.next_expiry();
             tokio::select! {
+                () = passed(expiry) => {}
                 message = requests.message() => match message {
                     Ok(Some(message)) => {
                         if !self.on_message(message).await {
@@ -125,7 +132,7 @@ impl Member {
                         }
                     }
                     Ok(None) if !self.responses.is_closed() => {
-                        self.fake.state().groups.leave(&self.id);
+                        self.fake.state().groups.leave(&self.asking.member);
                         self.fake.note_change();
                         return;
                     }
@@ -138,6 +145,14 @@ impl Member {
     }
 }
 
+/// At this time, or never.
+async fn passed(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[tonic::async_trait]
 impl v1::group_service_server::GroupService for Fake {
     type ConsumeStream = Stream<v1::ConsumeResponse>;
@@ -147,14 +162,10 @@ impl v1::group_service_server::GroupService for Fake {
         let (inner, mut session) = mpsc::channel(64);
         let mut member = Member {
             fake: self.clone(),
-            id: String::new(),
-            auto_ack: start.auto_ack,
+            asking: Asking::default(),
+            credit: 0,
             // What is settled as it is sent is never unacknowledged.
-            credit: if start.auto_ack {
-                i32::MAX
-            } else {
-                start.max_unacked_responses
-            },
+            unacked_max: usize::try_from(start.max_unacked_responses).ok(),
             responses: inner,
         };
         let (responses, stream) = mpsc::channel(64);
@@ -171,9 +182,12 @@ impl v1::group_service_server::GroupService for Fake {
         tokio::spawn(async move {
             let mut changed = member.fake.changed.subscribe();
             member.join(start).await;
-            while member.hand_out().await {
-                let left = member.fake.state().groups.left.contains(&member.id);
-                if left || changed.changed().await.is_err() {
+            loop {
+                let gone = {
+                    let groups = &member.fake.state().groups;
+                    groups.left.contains(&member.asking.member)
+                };
+                if gone || !member.hand_out().await || changed.changed().await.is_err() {
                     break;
                 }
             }
@@ -188,8 +202,14 @@ impl v1::group_service_server::GroupService for Fake {
         answer.map(Response::new).map_err(invalid)
     }
 
-    async fn extend_ack(&self, _: Request<v1::ExtendAckRequest>) -> Answer<v1::ExtendAckResponse> {
-        not_built()
+    async fn extend_ack(
+        &self,
+        request: Request<v1::ExtendAckRequest>,
+    ) -> Answer<v1::ExtendAckResponse> {
+        let answer = self.state().groups.extend(&request.into_inner().ack_token);
+        self.note_change();
+        let lost = || status(refusal(Code::Aborted, "LEASE_LOST", &[("offset", 0)]));
+        answer.map(Response::new).ok_or_else(lost)
     }
 
     type ConsumeSessionStream = Stream<v1::ConsumeSessionResponse>;
@@ -202,12 +222,11 @@ impl v1::group_service_server::GroupService for Fake {
             return not_built();
         }
         let (responses, stream) = mpsc::channel(64);
-        let (fake, id) = (self.clone(), String::new());
         let member = Member {
-            fake,
-            id,
-            auto_ack: false,
+            fake: self.clone(),
+            asking: Asking::default(),
             credit: 0,
+            unacked_max: None,
             responses,
         };
         tokio::spawn(member.run(request.into_inner()));

@@ -1,5 +1,6 @@
 //! A broker of a few hundred lines: topics, producers and one kind of group, with faults to order.
 
+mod admin;
 mod group;
 mod log;
 mod members;

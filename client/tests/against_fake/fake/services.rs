@@ -24,6 +24,7 @@ pub(super) fn serve(fake: &Fake, incoming: Incoming) {
         .add_service(v1::group_service_server::GroupServiceServer::new(
             fake.clone(),
         ))
+        .add_service(v1::group_admin_service_server::GroupAdminServiceServer::new(fake.clone()))
         .serve_with_incoming(incoming);
     tokio::spawn(server);
 }

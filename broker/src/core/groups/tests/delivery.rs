@@ -15,6 +15,7 @@ fn unread(rig: &mut Rig, stream: StreamKey, grant: &Grant, skip_to: Option<u64>)
         lease,
         last: None,
         skip_to,
+        undeliverable: false,
     });
 }
 
@@ -154,7 +155,7 @@ fn the_in_flight_limit_bounds_each_grant_and_all_together() {
 }
 
 #[test]
-fn nothing_goes_out_further_than_the_window_beyond_the_low_watermark() {
+fn t39_nothing_goes_out_further_than_the_window_beyond_the_low_watermark() {
     let mut rig = Rig::with_orders(1);
     rig.append("orders", 0, 300_000);
     let (stream, _) = rig.member(join("g", &["orders"]));

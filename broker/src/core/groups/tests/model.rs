@@ -1,445 +1,320 @@
-//! A naive model beside the machine: one entry for each record.
+//! A naive model beside the machine: one entry for each record, wherever it lies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use varvelog_store::{Offset, PartitionId};
 
-use super::rig::{Delivery, Rig, at, group, join};
-use crate::core::command::Change;
+use super::rig::{Delivery, Rig, at, group};
 use crate::core::groups::Durable;
-use crate::core::request::{
-    Credit, Grant, GroupReply, GroupRequest, JoinRequest, LeaseId, MemberEnd, MemberMessage,
-    SettleRequest, StreamEnd, StreamKey,
-};
-use crate::names::TopicName;
+use crate::core::request::{Grant, LeaseId, StreamKey};
+use crate::core::settings::{GroupMode, GroupSettings, OnFailure, OnHeadDead};
 
-pub(super) const PARTITIONS: u32 = 4;
+pub(super) const PARTITIONS: u32 = 3;
 pub(super) const IN_FLIGHT_MAX: u32 = 8;
 pub(super) const WINDOW: u32 = 3;
-const TIMEOUT_MS: u64 = 30_000;
-const SESSION_MS: u64 = 45_000;
+pub(super) const TIMEOUT_MS: u64 = 30_000;
+pub(super) const SESSION_MS: u64 = 45_000;
+pub(super) const DELIVERIES_MAX: u32 = 5;
+const DELAYS_MS: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 
-/// What the model knows of a record that is not done.
-#[derive(Debug, Clone, Copy, Default)]
+/// A record of a source partition, or of its retry partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) retry: bool,
+    pub(super) number: u32,
+    pub(super) offset: u64,
+}
+
+/// Where a record stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stands {
+    /// Not given out, or given back.
+    Free,
+    Held {
+        lease: LeaseId,
+        until: u64,
+    },
+    /// Until then; none: the time is not known here.
+    Waits(Option<u64>),
+    Done,
+    Skipped,
+    Dead,
+    /// A copy of it went to the retry topic.
+    Moved,
+}
+
+/// What the model knows of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Hand-outs so far that failed.
+    pub(super) stands: Stands,
+    /// Of its first append.
+    pub(super) origin: u64,
     pub(super) failures: u32,
+    /// It timed out or crashed before, as far as the next failure asks for it.
+    pub(super) expired: bool,
+    /// The last hand-out, as far as it is known.
     pub(super) last: Option<LeaseId>,
-    /// Held by `last` until then.
-    pub(super) held_until: Option<u64>,
+    /// Of a copy: not given out before.
+    pub(super) due: u64,
+    /// It was given out in this life.
+    pub(super) was_out: bool,
+}
+
+impl Record {
+    pub(super) fn fresh(origin: u64) -> Self {
+        Self {
+            stands: Stands::Free,
+            origin,
+            failures: 0,
+            expired: false,
+            last: None,
+            due: 0,
+            was_out: false,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(
+            self.stands,
+            Stands::Free | Stands::Held { .. } | Stands::Waits(_)
+        )
+    }
 }
 
 /// What the model knows of a member.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
-    name: Option<String>,
-    stream: Option<StreamKey>,
+    pub(super) name: Option<String>,
+    pub(super) stream: Option<StreamKey>,
     /// Without a stream: when its session ends.
-    session_end: Option<u64>,
-    assigned: BTreeSet<(TopicName, u32)>,
-    generation: u64,
+    pub(super) session_end: Option<u64>,
+}
+
+/// A copy that is to come to the retry topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) origin: u64,
+    pub(super) failures: u32,
+    pub(super) suspect: bool,
+    pub(super) due: u64,
 }
 
 pub(super) struct Model {
     pub(super) rig: Rig,
-    pub(super) records: BTreeMap<(u32, u64), Record>,
-    pub(super) lows: BTreeMap<u32, u64>,
+    pub(super) mode: GroupMode,
+    pub(super) on_failure: OnFailure,
+    pub(super) deliveries_max: u32,
+    /// Later records of a dead record's key follow it.
+    pub(super) parks: bool,
+    /// By partition number and key.
+    pub(super) parked: BTreeSet<(u32, u64)>,
+    pub(super) records: BTreeMap<Key, Record>,
+    /// By partition number.
+    pub(super) expected: BTreeMap<u32, Vec<Expected>>,
+    /// Copies in retry and dead-letter partitions that were taken up.
+    pub(super) known_copies: BTreeMap<PartitionId, u64>,
+    /// How many dead letters there must be.
+    pub(super) dead: u64,
+    /// By number and origin: lives begun, and ended.
+    pub(super) begun: BTreeMap<(u32, u64), u32>,
+    pub(super) ended: BTreeMap<(u32, u64), u32>,
     pub(super) members: BTreeMap<String, Known>,
     /// Streams that are open, in the order in which they were opened.
     pub(super) streams: Vec<StreamKey>,
     pub(super) grants: BTreeMap<StreamKey, Vec<Grant>>,
     pub(super) deliveries: Vec<Delivery>,
     pub(super) holders: BTreeMap<LeaseId, String>,
-    /// Who was told to own a partition in a generation.
-    pub(super) owners: BTreeMap<(u64, TopicName, u32), String>,
+    pub(super) stream_of: BTreeMap<StreamKey, String>,
+}
+
+/// The key of a source record, by which others wait behind it.
+pub(super) fn key_of(offset: u64) -> Option<u64> {
+    let key = offset % 3;
+    (key > 0).then_some(key)
 }
 
 impl Model {
-    pub(super) fn new() -> Self {
-        let mut rig = Rig::with_orders(PARTITIONS);
-        // One member makes the group, which is then bounded tightly.
-        let (stream, _) = rig.member(join("g", &["orders"]));
-        rig.update_group("g", |settings| settings.in_flight_max = IN_FLIGHT_MAX);
-        rig.end_stream(stream, StreamEnd::Clean);
+    pub(super) fn new(mode: GroupMode, on_failure: OnFailure) -> Self {
+        let mut rig = Rig::with_group(PARTITIONS, |settings| {
+            settings.mode = mode;
+            settings.on_failure = on_failure;
+            settings.in_flight_max = IN_FLIGHT_MAX;
+        });
+        rig.notes = true;
+        rig.keys = (0..3_000)
+            .filter_map(|at| Some((at, key_of(at)?)))
+            .collect();
         Self {
             rig,
+            mode,
+            on_failure,
+            deliveries_max: DELIVERIES_MAX,
+            parks: false,
+            parked: BTreeSet::new(),
             records: BTreeMap::new(),
-            lows: BTreeMap::new(),
+            expected: BTreeMap::new(),
+            known_copies: BTreeMap::new(),
+            dead: 0,
+            begun: BTreeMap::new(),
+            ended: BTreeMap::new(),
             members: BTreeMap::new(),
             streams: Vec::new(),
             grants: BTreeMap::new(),
             deliveries: Vec::new(),
             holders: BTreeMap::new(),
-            owners: BTreeMap::new(),
+            stream_of: BTreeMap::new(),
         }
     }
 
-    pub(super) fn partition(&self, number: u32) -> PartitionId {
+    /// Of a group that holds, and parks the keys of what is dead.
+    pub(super) fn parking(mode: GroupMode) -> Self {
+        let mut model = Self::new(mode, OnFailure::Hold);
+        model.parks = true;
+        let park = |settings: &mut GroupSettings| settings.on_head_dead = OnHeadDead::Park;
+        model.rig.update_group("g", park);
+        model
+    }
+
+    pub(super) fn source(&self, number: u32) -> PartitionId {
         self.rig.partition("orders", number)
     }
 
-    pub(super) fn is_done(&self, number: u32, offset: u64) -> bool {
-        let done = self
-            .rig
-            .state
-            .next_done(&group("g"), self.partition(number), at(offset));
-        done.is_some_and(|(first, _)| first <= at(offset))
+    pub(super) fn partition(&self, key: Key) -> PartitionId {
+        let place = self.rig.state.place(&group("g"), self.source(key.number));
+        let place = place.unwrap();
+        if key.retry { place.retry } else { place.source }
     }
 
-    // Steps.
-
-    pub(super) fn join(&mut self, request: JoinRequest) {
-        let restarted = request.member_id.is_none();
-        let found = request.member_id.clone().or_else(|| {
-            let name = request.member_name.as_ref()?;
-            let mut known = self.members.iter();
-            known
-                .find(|(_, it)| it.name.as_ref() == Some(name))
-                .map(|(id, _)| id.clone())
-        });
-        if restarted && let Some(id) = &found {
-            self.end_leases(id, 1);
-        }
-        let call = self.rig.call(GroupRequest::Join(request));
-        let stream = self.rig.joined(call);
-        if let Some(known) = found.and_then(|id| self.members.get_mut(&id)) {
-            known.stream = Some(stream);
-            known.session_end = None;
-        }
-        self.streams.push(stream);
-        self.observe();
-    }
-
-    /// A member without or with a stream opens a new one by its id.
-    pub(super) fn come_back(&mut self, pick: usize) {
-        let Some((id, known)) = self.members.iter().nth(pick % self.members.len().max(1)) else {
-            return;
-        };
-        let request = JoinRequest {
-            member_id: Some(id.clone()),
-            member_name: known.name.clone(),
-            credit: Credit::Window(WINDOW),
-            ..join("g", &[])
-        };
-        self.join(request);
-    }
-
-    pub(super) fn end_stream(&mut self, stream: StreamKey, how: StreamEnd) {
-        let owner = self
-            .members
-            .iter()
-            .find(|(_, known)| known.stream == Some(stream));
-        let owner = owner.map(|(id, known)| (id.clone(), known.name.is_some()));
-        if let Some((id, is_static)) = owner {
-            let wait_ms = match how {
-                StreamEnd::Clean => None,
-                StreamEnd::Broken if !is_static => Some(5_000),
-                StreamEnd::Broken | StreamEnd::Silent => Some(SESSION_MS),
-            };
-            let now = self.rig.mono;
-            match (wait_ms, self.members.get_mut(&id)) {
-                (Some(wait_ms), Some(known)) => {
-                    known.stream = None;
-                    known.session_end = Some(now + wait_ms);
-                }
-                _ => self.member_over(&id, 0),
-            }
-        }
-        self.streams.retain(|open| *open != stream);
-        self.grants.remove(&stream);
-        self.rig.end_stream(stream, how);
-        self.observe();
-    }
-
-    pub(super) fn leave(&mut self, pick: usize) {
-        let Some(id) = self
-            .members
-            .keys()
-            .nth(pick % self.members.len().max(1))
-            .cloned()
-        else {
-            return;
-        };
-        let call = self.rig.call(GroupRequest::Leave {
-            group: group("g"),
-            member_id: id.clone(),
-        });
-        assert_eq!(self.rig.answer(call), Ok(GroupReply::Left));
-        self.member_over(&id, 0);
-        self.observe();
-    }
-
-    pub(super) fn append(&mut self, number: u32, records: u32) {
-        self.rig.append("orders", number, records);
-        self.observe();
-    }
-
-    /// An edge hands on up to `records` of the oldest grant that it was sent.
-    pub(super) fn hand_on(&mut self, stream: StreamKey, records: u64) {
-        let Some(grants) = self
-            .grants
-            .get_mut(&stream)
-            .filter(|grants| !grants.is_empty())
-        else {
-            return;
-        };
-        let grant = grants.remove(0);
-        let delivery = self.rig.hand_on(stream, grant, records);
-        let number = delivery.token.partition.partition;
-        let feed = self
-            .rig
-            .sessions
-            .feed(&group("g"), delivery.token.partition);
-        let lease = feed.and_then(|feed| feed.leases.get(delivery.token.lease));
-        // Taken back while the edge was reading: then it is nobody's.
-        if let Some((first, last)) = lease.map(|lease| (lease.first.get(), lease.last.get())) {
-            for offset in first..=last {
-                let record = self.records.entry((number, offset)).or_default();
-                assert_eq!(record.held_until, None, "{number}/{offset} has one holder");
-                assert_eq!(
-                    delivery.token.attempt,
-                    record.failures + 1,
-                    "{number}/{offset}"
-                );
-                record.last = Some(delivery.token.lease);
-                record.held_until = Some(self.rig.mono + TIMEOUT_MS);
-            }
-            let holder = self
-                .members
-                .iter()
-                .find(|(_, known)| known.stream == Some(stream));
-            let holder = holder.map(|(id, _)| id.clone()).expect("a known stream");
-            self.holders.insert(delivery.token.lease, holder);
-            self.deliveries.push(delivery);
-        }
-        self.observe();
-    }
-
-    /// Settles up to `records` of a delivery and compares the answer with what must come of it.
-    pub(super) fn ack(&mut self, pick: usize, records: u64) {
-        self.flush();
-        let Some(delivery) = self
-            .deliveries
-            .get(pick % self.deliveries.len().max(1))
-            .cloned()
-        else {
-            return;
-        };
-        let token = delivery.token;
-        let number = token.partition.partition;
-        let void = self.rig.position("g", token.partition).reset_count != token.reset_count;
-        let named = (token.first.get()..=token.last.get())
-            .take(usize::try_from(records).unwrap_or(usize::MAX));
-        let named: Vec<_> = named.collect();
-        let (mut done, mut already, mut lost) = (0, 0, Vec::new());
-        for offset in named.iter().copied() {
-            let record = self
-                .records
-                .get(&(number, offset))
-                .copied()
-                .unwrap_or_default();
-            if void {
-                lost.push(offset);
-            } else if self.is_done(number, offset) {
-                already += 1;
-            } else if self.is_granted(token.partition, offset)
-                || record.last.is_some_and(|last| last != token.lease)
-            {
-                lost.push(offset);
-            } else {
-                done += 1;
-            }
-        }
-        let up_to = named.last().map(|last| at(*last));
-        let call = self
-            .rig
-            .call(GroupRequest::Settle(SettleRequest { token, up_to }));
-        self.rig.commit_proposed();
-        let settled = self.rig.settled(call);
-        let conflicts: Vec<_> = settled.conflicts.iter().map(|(at, _)| at.get()).collect();
-        assert_eq!(
-            (settled.done, settled.already_settled, conflicts),
-            (done, already, lost)
-        );
-        self.observe();
-    }
-
-    pub(super) fn extend(&mut self, pick: usize, ms: u64) {
-        let Some(delivery) = self
-            .deliveries
-            .get(pick % self.deliveries.len().max(1))
-            .cloned()
-        else {
-            return;
-        };
-        let number = delivery.token.partition.partition;
-        let mut held = Vec::new();
-        let mut lost = false;
-        for offset in delivery
-            .offsets()
-            .into_iter()
-            .filter(|at| !self.is_done(number, *at))
-        {
-            let record = self
-                .records
-                .get(&(number, offset))
-                .copied()
-                .unwrap_or_default();
-            lost |= record.last != Some(delivery.token.lease) || record.held_until.is_none();
-            held.push(offset);
-        }
-        let reset = self.rig.position("g", delivery.token.partition).reset_count;
-        lost |= reset != delivery.token.reset_count;
-        let answer = self.rig.extend(&delivery.token, Some(ms));
-        assert_eq!(answer.is_err(), lost, "{answer:?} {delivery:?}");
-        if !lost {
-            for offset in held {
-                if let Some(record) = self.records.get_mut(&(number, offset)) {
-                    record.held_until = Some(self.rig.mono + ms);
-                }
-            }
-        }
-        self.observe();
-    }
-
-    pub(super) fn advance(&mut self, ms: u64) {
-        let now = self.rig.mono + ms;
-        for record in self.records.values_mut() {
-            if record.held_until.is_some_and(|until| until <= now) {
-                record.held_until = None;
-                record.failures += 1;
-            }
-        }
-        let over = self
-            .members
-            .iter()
-            .filter(|(_, it)| it.session_end.is_some_and(|e| e <= now));
-        for id in over.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
-            self.member_over(&id, 1);
-        }
-        self.rig.advance(ms);
-        self.observe();
-    }
-
-    pub(super) fn commit_offset(&mut self, number: u32, share: u64) {
-        self.flush();
-        let position = self.rig.position("g", self.partition(number));
-        let offset = position.end.get() * share / 100;
-        if offset < position.low.get() {
-            // What was done at or beyond it is to be done again.
-            self.lows.insert(number, offset);
-            for at in offset..position.end.get() {
-                if self.is_done(number, at) {
-                    self.records.remove(&(number, at));
-                }
-            }
-        }
-        self.rig.commit("g", (self.partition(number), offset), true);
-        self.observe();
-    }
-
-    pub(super) fn reset(&mut self, number: u32) {
-        self.flush();
-        self.records.retain(|(at, _), _| *at != number);
-        self.lows.insert(number, 0);
-        let positions = vec![(self.partition(number), Offset::ZERO)];
-        self.rig
-            .apply(Change::ResetOffsets {
-                group: group("g"),
-                positions,
-            })
-            .unwrap();
-        self.observe();
-    }
-
-    pub(super) fn flush(&mut self) {
-        self.rig.commit_proposed();
-        self.observe();
-    }
-
-    // What follows.
-
-    fn end_leases(&mut self, id: &str, failures: u32) {
-        for record in self.records.values_mut() {
-            let holder = record.last.and_then(|lease| self.holders.get(&lease));
-            if record.held_until.is_some() && holder.is_some_and(|holder| holder == id) {
-                record.held_until = None;
-                record.failures += failures;
-            }
+    pub(super) fn key_at(&self, partition: PartitionId, offset: u64) -> Key {
+        Key {
+            retry: partition.topic != self.rig.topic_id("orders"),
+            number: partition.partition,
+            offset,
         }
     }
 
-    fn member_over(&mut self, id: &str, failures: u32) {
-        self.end_leases(id, failures);
-        self.members.remove(id);
+    /// Keys of the records of a delivery.
+    pub(super) fn keys_of(&self, delivery: &Delivery) -> Vec<Key> {
+        let partition = delivery.token.partition;
+        let offsets = delivery.offsets().into_iter();
+        offsets.map(|at| self.key_at(partition, at)).collect()
     }
 
-    fn is_granted(&self, partition: PartitionId, offset: u64) -> bool {
+    pub(super) fn is_granted(&self, key: Key) -> bool {
+        let partition = self.partition(key);
         let feed = self.rig.sessions.feed(&group("g"), partition);
+        let (first, last) = (at(key.offset), at(key.offset));
         let mut leases = feed
             .into_iter()
-            .flat_map(|it| it.leases.overlapping(at(offset), at(offset)));
+            .flat_map(|it| it.leases.overlapping(first, last));
         leases.any(super::super::lease::Lease::is_granted)
     }
 
-    pub(super) fn take_up(&mut self, stream: StreamKey, message: MemberMessage) {
-        match message {
-            MemberMessage::Event(event) => {
-                for (topic, number) in &event.assigned {
-                    let key = (event.generation, topic.clone(), *number);
-                    let owner = self
-                        .owners
-                        .entry(key)
-                        .or_insert_with(|| event.member_id.clone());
-                    assert_eq!(*owner, event.member_id, "one owner in each generation");
-                }
-                let name = self.rig.describe("g").members.into_iter();
-                let name = name
-                    .filter(|it| it.id == event.member_id)
-                    .find_map(|it| it.name);
-                let known = self
-                    .members
-                    .entry(event.member_id)
-                    .or_insert_with(|| Known {
-                        name,
-                        stream: None,
-                        session_end: None,
-                        assigned: BTreeSet::new(),
-                        generation: 0,
-                    });
-                assert!(
-                    event.generation >= known.generation,
-                    "generations do not fall"
-                );
-                known.stream = Some(stream);
-                known.session_end = None;
-                known.generation = event.generation;
-                known.assigned = event.assigned.into_iter().collect();
-            }
-            MemberMessage::Grant(grant) => {
-                for offset in grant.from.get()..grant.until.get() {
-                    let number = grant.partition.partition;
-                    assert!(!self.is_done(number, offset), "nothing done is given out");
-                    let record = self
-                        .records
-                        .get(&(number, offset))
-                        .copied()
-                        .unwrap_or_default();
-                    assert_eq!(record.held_until, None, "{number}/{offset} has one holder");
-                    assert_eq!(grant.attempt, record.failures + 1, "{number}/{offset}");
-                }
-                self.grants.entry(stream).or_default().push(grant);
-            }
-            MemberMessage::End(MemberEnd::Fenced { .. } | MemberEnd::Left) => {
-                for known in self
-                    .members
-                    .values_mut()
-                    .filter(|it| it.stream == Some(stream))
-                {
-                    known.stream = None;
-                }
-            }
-            MemberMessage::End(other) => panic!("no stream ends for that reason: {other:?}"),
+    /// Whether a token's partition was reset since.
+    pub(super) fn is_void(&self, delivery: &Delivery) -> bool {
+        let token = &delivery.token;
+        self.rig.position("g", token.partition).reset_count != token.reset_count
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.rig.mono
+    }
+
+    /// The wait before the next delivery of a record that failed so often.
+    pub(super) fn delay_ms(failures: u32) -> u64 {
+        DELAYS_MS[usize::try_from(failures).unwrap() - 1]
+    }
+
+    pub(super) fn end(&mut self, key: Key, how: Stands) {
+        let record = self.records.get_mut(&key).unwrap();
+        assert!(record.is_open(), "{key:?} ends twice: {record:?} {how:?}");
+        record.stands = how;
+        if how != Stands::Moved {
+            *self.ended.entry((key.number, record.origin)).or_default() += 1;
         }
+        if how == Stands::Dead {
+            self.dead += 1;
+        }
+    }
+
+    /// Later records of its key follow it from now on.
+    pub(super) fn dies(&mut self, key: Key) {
+        self.end(key, Stands::Dead);
+        if let Some(of) = key_of(key.offset).filter(|_| self.parks) {
+            self.parked.insert((key.number, of));
+        }
+    }
+
+    pub(super) fn is_parked(&self, key: Key) -> bool {
+        let parked = |of| self.parked.contains(&(key.number, of));
+        key_of(key.offset).is_some_and(parked)
+    }
+
+    /// A delivery failed at a time; `said` is none if its lease was over.
+    pub(super) fn failed(&mut self, key: Key, when: u64, is_said: bool) {
+        let record = self.records.get_mut(&key).unwrap();
+        record.failures += 1;
+        let failures = record.failures;
+        let was_expired = record.expired;
+        record.expired |= !is_said;
+        if failures >= self.deliveries_max {
+            self.dies(key);
+        } else if !is_said && !was_expired {
+            record.stands = Stands::Free;
+        } else if self.on_failure == OnFailure::Hold {
+            record.stands = Stands::Waits(Some(when + Self::delay_ms(failures)));
+        } else {
+            let expected = Expected {
+                origin: record.origin,
+                failures,
+                suspect: !is_said,
+                due: when + Self::delay_ms(failures),
+            };
+            self.end(key, Stands::Moved);
+            self.expected.entry(key.number).or_default().push(expected);
+        }
+    }
+
+    /// What a lease held is nobody's any more.
+    pub(super) fn held_by(&self, lease: LeaseId) -> Vec<Key> {
+        let held = |(key, record): (&Key, &Record)| match record.stands {
+            Stands::Held { lease: id, .. } if id == lease => Some(*key),
+            _ => None,
+        };
+        self.records.iter().filter_map(held).collect()
+    }
+
+    /// What a member holds, by record.
+    pub(super) fn held_of(&self, member: &str) -> Vec<Key> {
+        let held = |(key, record): (&Key, &Record)| match record.stands {
+            Stands::Held { lease, .. } if self.holders[&lease] == member => Some(*key),
+            _ => None,
+        };
+        self.records.iter().filter_map(held).collect()
+    }
+
+    pub(super) fn free(&mut self, keys: Vec<Key>) {
+        for key in keys {
+            self.records.get_mut(&key).unwrap().stands = Stands::Free;
+        }
+    }
+
+    /// Source records of a partition at or beyond an offset that are to be given out once more.
+    pub(super) fn begin_again(&mut self, number: u32, from: u64, forgets_failures: bool) {
+        let source = |key: &Key| !key.retry && key.number == number && key.offset >= from;
+        let keys: Vec<_> = self.records.keys().copied().filter(source).collect();
+        for key in keys {
+            let record = self.records[&key];
+            if !record.is_open() {
+                *self.begun.entry((number, key.offset)).or_default() += 1;
+            }
+            if forgets_failures || !record.is_open() {
+                self.records.insert(key, Record::fresh(key.offset));
+            }
+        }
+    }
+
+    pub(super) fn end_of(&self, number: u32) -> Offset {
+        self.rig.position("g", self.source(number)).end
     }
 }

@@ -22,7 +22,7 @@ fn a_position_committed_beyond_what_is_out_ends_the_leases_below_it() {
     let both = Settled {
         done: 2,
         already_settled: 2,
-        conflicts: Vec::new(),
+        ..Settled::default()
     };
     assert_eq!(rig.ack(&second), both);
     rig.commit("g", (partition, 8), false);
@@ -33,7 +33,7 @@ fn a_position_committed_beyond_what_is_out_ends_the_leases_below_it() {
         Settled {
             done: 2,
             already_settled: 2,
-            conflicts: Vec::new()
+            ..Settled::default()
         }
     );
     assert_eq!(rig.in_flight("g"), 0);
@@ -76,7 +76,7 @@ fn retention_ends_the_leases_of_what_it_takes() {
         Settled {
             done: 1,
             already_settled: 1,
-            conflicts: Vec::new()
+            ..Settled::default()
         }
     );
     assert_eq!(rig.receive(stream, 9).offsets(), [6, 7, 8, 9]);

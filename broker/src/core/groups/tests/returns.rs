@@ -402,6 +402,30 @@ fn what_people_see_of_a_group() {
         .unwrap();
     assert_eq!(
         (pinned.offset, pinned.attempt, pinned.holder),
-        (at(0), 2, None)
+        (at(0), 0, None),
+        "what an edge is told to read is nobody's yet"
+    );
+}
+
+#[test]
+fn what_a_lost_member_had_goes_to_the_retry_topic_in_as_many_commands_as_it_takes() {
+    let mut rig = Rig::with_group(1, |_| {});
+    rig.append("orders", 0, 10);
+    rig.copies_max = 3;
+    for _ in 0..2 {
+        let (stream, _) = rig.member(join("g", &[]));
+        while !rig.is_silent(stream) {
+            rig.receive(stream, 10);
+        }
+        rig.end_stream(stream, StreamEnd::Broken);
+        rig.advance(5_000);
+    }
+    let origins: Vec<_> = rig.retries().iter().map(|retry| retry.0).collect();
+    assert_eq!(origins, (0..10).collect::<Vec<_>>());
+    assert_eq!((rig.low("g"), rig.in_flight("g")), (10, 0));
+    assert!(
+        rig.retries().iter().all(|retry| retry.1 == 2),
+        "{:?}",
+        rig.retries()
     );
 }

@@ -5,19 +5,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use varvelog_store::{Offset, PartitionId, Sequence, TopicId, WallMs};
 
+use super::rig_copies::Copied;
 use crate::clock::MonoMs;
 use crate::core::applied::Outcome;
 use crate::core::command::{
     Append, AppendPart, Change, Command, CommitOffsets, CreateTopic, OffsetCommit, Stamp,
 };
+use crate::core::copies::ReadJob;
 use crate::core::groups::{
-    Action, Actions, CallId, Durable, GroupDescription, Position, ProposalId, SessionLimits,
-    Sessions,
+    Action, Actions, CallId, Durable, Now, Position, ProposalId, SessionLimits, Sessions,
 };
+use crate::core::message_ids::PartIds;
 use crate::core::refusal::{CallError, Refusal};
 use crate::core::request::{
-    AckToken, Credit, Grant, GroupReply, GroupRequest, JoinRequest, LeaseId, MemberEnd,
-    MemberEvent, MemberMessage, SettleRequest, Settled, StartAt, StreamEnd, StreamKey,
+    AckToken, Credit, Grant, GroupReply, GroupRequest, JoinRequest, MemberMessage, StartAt,
+    StreamEnd, StreamKey,
 };
 use crate::core::settings::{GroupSettings, TopicSettings};
 use crate::core::state::State;
@@ -46,6 +48,7 @@ pub(super) fn join(name: &str, topics: &[&str]) -> JoinRequest {
         address: "10.0.0.1:5000".to_owned(),
         ack_timeout_ms: None,
         auto_ack: false,
+        records_max: 10_000,
         credit: Credit::Window(100),
     }
 }
@@ -61,6 +64,15 @@ impl Delivery {
     pub(super) fn offsets(&self) -> Vec<u64> {
         (self.token.first.get()..=self.token.last.get()).collect()
     }
+
+    /// Of the first appends, and the attempt.
+    pub(super) fn origins(&self) -> (Vec<u64>, u32) {
+        let origins = self
+            .offsets()
+            .into_iter()
+            .map(|it| self.token.origin(at(it)).get());
+        (origins.collect(), self.token.attempt)
+    }
 }
 
 pub(super) struct Rig {
@@ -72,9 +84,26 @@ pub(super) struct Rig {
     sequence: Sequence,
     rolls: u128,
     calls: u64,
-    pub(super) proposed: VecDeque<(ProposalId, Change)>,
+    queue: VecDeque<(Option<ProposalId>, Change)>,
+    /// Notes of hand-outs are committed with what follows them; else they are lost.
+    pub(super) notes: bool,
+    pub(super) reads: VecDeque<ReadJob>,
+    /// No order to read is carried out: the logs cannot be read.
+    pub(super) reads_fail: bool,
+    /// Copies of one answer.
+    pub(super) copies_max: usize,
+    /// What copies were made for parts of appends, by the number that is their body.
+    pub(super) made: Vec<Vec<Copied>>,
+    /// Copies that were appended, by partition and offset.
+    pub(super) copies: BTreeMap<PartitionId, BTreeMap<u64, Copied>>,
+    /// Hashes of the keys of records, by offset.
+    pub(super) keys: BTreeMap<u64, u64>,
+    /// Offsets of records that are older than any limit.
+    pub(super) aged: BTreeSet<u64>,
     pub(super) inbox: BTreeMap<StreamKey, VecDeque<MemberMessage>>,
     pub(super) closed: BTreeSet<StreamKey>,
+    /// Of which group a stream's member is.
+    pub(super) group_of: BTreeMap<StreamKey, GroupName>,
     pub(super) replies: BTreeMap<CallId, Result<GroupReply, CallError>>,
     /// Proposals are committed at once.
     pub(super) prompt: bool,
@@ -91,9 +120,18 @@ impl Rig {
             sequence: Sequence::ZERO,
             rolls: 0,
             calls: 0,
-            proposed: VecDeque::new(),
+            queue: VecDeque::new(),
+            notes: false,
+            reads: VecDeque::new(),
+            reads_fail: false,
+            copies_max: usize::MAX,
+            made: Vec::new(),
+            copies: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            aged: BTreeSet::new(),
             inbox: BTreeMap::new(),
             closed: BTreeSet::new(),
+            group_of: BTreeMap::new(),
             replies: BTreeMap::new(),
             prompt: true,
         }
@@ -106,20 +144,48 @@ impl Rig {
         rig
     }
 
+    /// A broker with topic `orders` and a group without members that reads it. Its delays have no
+    /// jitter.
+    pub(super) fn with_group(partitions: u32, change: impl FnOnce(&mut GroupSettings)) -> Self {
+        let mut rig = Self::with_orders(partitions);
+        let (stream, _) = rig.member(join("g", &["orders"]));
+        rig.end_stream(stream, StreamEnd::Clean);
+        rig.update_group("g", |settings| {
+            settings.retry.jitter_ppm = 0;
+            change(settings);
+        });
+        rig
+    }
+
     pub(super) fn limit_members(&mut self, members_max: usize) {
         self.sessions = Sessions::with_limits(self.run, SessionLimits { members_max });
     }
 
-    /// The process ends and another one begins on the same state.
+    /// The process is killed and another one begins on the same state.
     pub(super) fn restart(&mut self) {
         self.run += 1;
         self.sessions = Sessions::new(self.run);
-        self.proposed.clear();
+        self.queue.clear();
+        self.reads.clear();
         self.inbox.clear();
+        self.closed.clear();
+        self.group_of.clear();
+        let actions = self.turn(Sessions::restore);
+        self.carry_out(actions);
     }
 
-    pub(super) fn now(&self) -> (MonoMs, WallMs) {
-        (MonoMs(self.mono), WallMs(self.wall))
+    /// Calls the machine, now.
+    pub(super) fn turn(
+        &mut self,
+        act: impl FnOnce(&mut Sessions, &State, Now<'_>) -> Actions,
+    ) -> Actions {
+        let rolls = &mut self.rolls;
+        let now = Now {
+            mono: MonoMs(self.mono),
+            wall: WallMs(self.wall),
+            dice: &mut || Self::roll(rolls),
+        };
+        act(&mut self.sessions, &self.state, now)
     }
 
     pub(super) fn roll(rolls: &mut u128) -> [u8; 16] {
@@ -147,8 +213,13 @@ impl Rig {
         };
         let command = Command { stamp, change };
         let applied = self.state.apply(self.sequence, &command);
+        if let (Change::Settle(settle), Ok(Outcome::Settled(settlement))) =
+            (&command.change, &applied.outcome)
+        {
+            self.appended(&settle.append.parts, settlement);
+        }
         let told = (&command.change, &applied.outcome, proposal);
-        let actions = self.sessions.applied(&self.state, told, self.now());
+        let actions = self.turn(|sessions, state, now| sessions.applied(state, told, now));
         self.carry_out(actions);
         applied.outcome
     }
@@ -177,6 +248,18 @@ impl Rig {
     }
 
     pub(super) fn append(&mut self, name: &str, partition: u32, records: u32) {
+        self.append_delayed(name, partition, (records, &[]));
+    }
+
+    /// Appends records of which some are delayed: their numbers, and for how many ms.
+    pub(super) fn append_delayed(
+        &mut self,
+        name: &str,
+        partition: u32,
+        (records, delays): (u32, &[(u32, i64)]),
+    ) {
+        let wall = self.wall;
+        let due = |(number, ms): &(u32, i64)| (*number, WallMs(wall + ms));
         let partition = self.partition(name, partition);
         let end = self.state.topics.partition(partition).unwrap().next();
         self.apply(Change::Append(Append {
@@ -186,13 +269,14 @@ impl Rig {
                 record_count: records,
                 producer: None,
                 predicted: Some(end),
+                delays: delays.iter().map(due).collect(),
+                ids: PartIds::default(),
                 body: Bytes::new(),
             }],
         }))
         .unwrap();
-        let actions = self
-            .sessions
-            .ends_moved(&self.state, &[partition], MonoMs(self.mono));
+        let actions =
+            self.turn(|sessions, state, now| sessions.ends_moved(state, &[partition], now));
         self.carry_out(actions);
     }
 
@@ -237,12 +321,7 @@ impl Rig {
     pub(super) fn call(&mut self, request: GroupRequest) -> CallId {
         self.calls += 1;
         let call = CallId(self.calls);
-        let now = self.now();
-        let rolls = &mut self.rolls;
-        let mut dice = || Self::roll(rolls);
-        let actions = self
-            .sessions
-            .handle(&self.state, call, request, now, &mut dice);
+        let actions = self.turn(|sessions, state, now| sessions.handle(state, call, request, now));
         self.carry_out(actions);
         call
     }
@@ -250,7 +329,10 @@ impl Rig {
     pub(super) fn carry_out(&mut self, actions: Actions) {
         for action in actions {
             match action {
-                Action::Propose(id, change) => self.proposed.push_back((id, change)),
+                Action::Propose(id, change) => self.queue.push_back((Some(id), change)),
+                Action::Note(change) if self.notes => self.queue.push_back((None, change)),
+                Action::Note(_) => {}
+                Action::Read(job) => self.reads.push_back(job),
                 Action::Reply(call, answer) => {
                     if let Ok(GroupReply::Joined(stream)) = &answer {
                         assert!(self.inbox.insert(*stream, VecDeque::new()).is_none());
@@ -272,179 +354,57 @@ impl Rig {
         }
         if self.prompt {
             self.commit_proposed();
+            self.read_all();
         }
     }
 
-    /// Commits what was proposed so far, and what that brings with it.
+    /// Proposals that are not committed yet.
+    pub(super) fn proposed(&self) -> usize {
+        self.queue.iter().filter(|(id, _)| id.is_some()).count()
+    }
+
+    /// Commits what was proposed so far, has read what that brings with it, and so on. Notes behind
+    /// the last proposal wait: a crash would lose them.
     pub(super) fn commit_proposed(&mut self) {
-        while let Some((id, change)) = self.proposed.pop_front() {
-            drop(self.apply_as(change, Some(id)));
+        while self.queue.iter().any(|(id, _)| id.is_some()) {
+            self.commit_next();
         }
     }
 
-    pub(super) fn answer(&mut self, call: CallId) -> Result<GroupReply, CallError> {
-        self.replies.remove(&call).expect("answered")
-    }
-
-    pub(super) fn settled(&mut self, call: CallId) -> Settled {
-        match self.answer(call) {
-            Ok(GroupReply::Settled(settled)) => settled,
-            other => panic!("not settled: {other:?}"),
+    /// Commits all, notes too.
+    pub(super) fn flush_notes(&mut self) {
+        while !self.queue.is_empty() {
+            self.commit_next();
         }
     }
 
-    pub(super) fn joined(&mut self, call: CallId) -> StreamKey {
-        match self.answer(call) {
-            Ok(GroupReply::Joined(stream)) => stream,
-            other => panic!("not let in: {other:?}"),
+    /// Commits and reads until nothing is on its way.
+    pub(super) fn settle_down(&mut self) {
+        while self.queue.iter().any(|(id, _)| id.is_some()) || !self.reads.is_empty() {
+            self.commit_proposed();
+            self.read_all();
         }
     }
 
-    /// Joins and expects to be let in.
-    pub(super) fn join(&mut self, request: JoinRequest) -> StreamKey {
-        let call = self.call(GroupRequest::Join(request));
-        self.joined(call)
-    }
-
-    pub(super) fn refused(&mut self, request: GroupRequest) -> Refusal {
-        let call = self.call(request);
-        match self.answer(call) {
-            Err(CallError::Refused(refusal)) => refusal,
-            other => panic!("not refused: {other:?}"),
-        }
-    }
-
-    pub(super) fn next_message(&mut self, stream: StreamKey) -> Option<MemberMessage> {
-        self.inbox.get_mut(&stream)?.pop_front()
-    }
-
-    /// The next message, which is an event.
-    pub(super) fn event(&mut self, stream: StreamKey) -> MemberEvent {
-        match self.next_message(stream) {
-            Some(MemberMessage::Event(event)) => event,
-            other => panic!("no event: {other:?}"),
-        }
-    }
-
-    /// Joins, and takes the first event.
-    pub(super) fn member(&mut self, request: JoinRequest) -> (StreamKey, MemberEvent) {
-        let stream = self.join(request);
-        (stream, self.event(stream))
-    }
-
-    /// The next message, which ends the stream.
-    pub(super) fn ended(&mut self, stream: StreamKey) -> MemberEnd {
-        let message = self.next_message(stream);
-        assert!(self.closed.contains(&stream));
-        match message {
-            Some(MemberMessage::End(end)) => end,
-            other => panic!("no end: {other:?}"),
-        }
-    }
-
-    /// The next message, which is a grant; not confirmed.
-    pub(super) fn grant(&mut self, stream: StreamKey) -> Grant {
-        match self.next_message(stream) {
-            Some(MemberMessage::Grant(grant)) => grant,
-            other => panic!("no grant: {other:?}"),
-        }
-    }
-
-    pub(super) fn confirm(&mut self, stream: StreamKey, lease: LeaseId, last: u64) {
-        self.call(GroupRequest::Confirm {
-            stream,
-            lease,
-            last: Some(at(last)),
-            skip_to: None,
-        });
-    }
-
-    /// Hands on up to `records` of the next grant.
-    pub(super) fn receive(&mut self, stream: StreamKey, records: u64) -> Delivery {
-        let grant = self.grant(stream);
-        self.hand_on(stream, grant, records)
-    }
-
-    pub(super) fn hand_on(&mut self, stream: StreamKey, grant: Grant, records: u64) -> Delivery {
-        let last = grant.from.plus(records - 1).min(grant.until.minus(1));
-        self.confirm(stream, grant.lease, last.get());
-        let token = AckToken {
-            group: group("g"),
-            group_id: grant.group_id,
-            reset_count: grant.reset_count,
-            partition: grant.partition,
-            first: grant.from,
-            last,
-            lease: grant.lease,
-            run: grant.run,
-            attempt: grant.attempt,
+    fn commit_next(&mut self) {
+        let Some((id, mut change)) = self.queue.pop_front() else {
+            return;
         };
-        Delivery { token, grant }
-    }
-
-    /// Settles and returns done, already settled and conflicts.
-    pub(super) fn ack(&mut self, token: &AckToken) -> Settled {
-        self.ack_up_to(token, None)
-    }
-
-    pub(super) fn ack_up_to(&mut self, token: &AckToken, up_to: Option<u64>) -> Settled {
-        let request = SettleRequest {
-            token: token.clone(),
-            up_to: up_to.map(at),
-        };
-        let call = self.call(GroupRequest::Settle(request));
-        self.settled(call)
-    }
-
-    /// Extends and returns for how long from now, and whether that is capped.
-    pub(super) fn extend(
-        &mut self,
-        token: &AckToken,
-        ack_timeout_ms: Option<u64>,
-    ) -> Result<(i64, bool), Refusal> {
-        let call = self.call(GroupRequest::Extend {
-            token: token.clone(),
-            ack_timeout_ms,
-        });
-        match self.answer(call) {
-            Ok(GroupReply::Extended { deadline, capped }) => Ok((deadline.0 - self.wall, capped)),
-            Err(CallError::Refused(refusal)) => Err(refusal),
-            other => panic!("neither extended nor refused: {other:?}"),
+        if let Change::Settle(settle) = &mut change {
+            self.predict(&mut settle.append.parts);
         }
+        drop(self.apply_as(change, id));
     }
 
-    pub(super) fn end_stream(&mut self, stream: StreamKey, how: StreamEnd) {
-        self.call(GroupRequest::StreamEnded { stream, how });
-    }
-
-    /// Lets time pass, doing what is due when it is due.
-    pub(super) fn advance(&mut self, ms: u64) {
-        let target = self.mono + ms;
-        while let Some(due) = self.sessions.next_deadline().filter(|due| due.0 <= target) {
-            self.move_to(due.0.max(self.mono));
-            let actions = self.sessions.tick(&self.state, MonoMs(self.mono));
-            self.carry_out(actions);
-            let next = self.sessions.next_deadline();
-            assert!(next.is_none_or(|next| next > due), "what is due is done");
+    fn predict(&self, parts: &mut [AppendPart]) {
+        let mut ends = BTreeMap::new();
+        for part in parts {
+            let Some(next) = self.state.topics.partition(part.partition) else {
+                continue;
+            };
+            let end = ends.entry(part.partition).or_insert(next.next());
+            part.predicted = Some(*end);
+            *end = end.plus(part.record_count.into());
         }
-        self.move_to(target);
-    }
-
-    fn move_to(&mut self, mono: u64) {
-        self.wall += i64::try_from(mono - self.mono).unwrap();
-        self.mono = mono;
-    }
-
-    pub(super) fn describe(&self, name: &str) -> GroupDescription {
-        self.sessions.describe(&group(name)).unwrap_or_default()
-    }
-
-    pub(super) fn in_flight(&self, name: &str) -> u64 {
-        let seen = self.describe(name);
-        seen.partitions.values().map(|it| it.in_flight).sum()
-    }
-
-    pub(super) fn is_silent(&self, stream: StreamKey) -> bool {
-        self.inbox[&stream].is_empty()
     }
 }

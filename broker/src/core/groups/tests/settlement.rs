@@ -9,6 +9,16 @@ use crate::core::request::{
     AckToken, Conflict, GroupRequest, LeaseId, SettleRequest, Settled, StreamEnd,
 };
 
+/// A wish to settle what a token names up to an offset, all of it processed.
+pub(super) fn settle(token: AckToken, up_to: Option<u64>) -> GroupRequest {
+    GroupRequest::Settle(SettleRequest {
+        token,
+        up_to: up_to.map(at),
+        failures: Vec::new(),
+        outputs: None,
+    })
+}
+
 pub(super) fn done(done: u32) -> Settled {
     Settled {
         done,
@@ -70,11 +80,7 @@ fn t18_two_acks_of_one_token_on_their_way_at_once_count_each_record_once() {
     let (stream, _) = rig.member(join("g", &["orders"]));
     let delivery = rig.receive(stream, 5);
     rig.prompt = false;
-    let request = SettleRequest {
-        token: delivery.token,
-        up_to: None,
-    };
-    let calls = [0, 1].map(|_| rig.call(GroupRequest::Settle(request.clone())));
+    let calls = [0, 1].map(|_| rig.call(settle(delivery.token.clone(), None)));
     rig.commit_proposed();
     let answers = calls.map(|call| rig.settled(call));
     assert_eq!(answers, [done(5), already(5)]);
@@ -93,13 +99,13 @@ fn a_response_can_be_acked_piece_by_piece_and_keeps_its_place_until_it_is_whole(
     let both = Settled {
         done: 2,
         already_settled: 4,
-        conflicts: Vec::new(),
+        ..Settled::default()
     };
     assert_eq!(rig.ack_up_to(&token, Some(5)), both);
     let rest = Settled {
         done: 4,
         already_settled: 6,
-        conflicts: Vec::new(),
+        ..Settled::default()
     };
     assert_eq!(rig.ack_up_to(&token, Some(1_000)), rest);
     assert_eq!(rig.sessions.open_leases(&group("g")), 0);
@@ -194,10 +200,7 @@ fn records_being_settled_are_given_to_nobody_meanwhile() {
     let token = rig.receive(stream, 4).token;
     rig.end_stream(stream, StreamEnd::Broken);
     rig.prompt = false;
-    let call = rig.call(GroupRequest::Settle(SettleRequest {
-        token,
-        up_to: Some(at(1)),
-    }));
+    let call = rig.call(settle(token, Some(1)));
     rig.advance(60_000);
     let mut again = join("g", &[]);
     again.member_id = Some(event.member_id);
@@ -217,7 +220,7 @@ fn a_lease_that_runs_out_while_it_is_being_settled_is_not_given_away() {
     let (stream, _) = rig.member(join("g", &["orders"]));
     let token = rig.receive(stream, 4).token;
     rig.prompt = false;
-    let call = rig.call(GroupRequest::Settle(SettleRequest { token, up_to: None }));
+    let call = rig.call(settle(token, None));
     rig.advance(35_000);
     assert!(rig.is_silent(stream));
     rig.commit_proposed();
@@ -255,7 +258,7 @@ fn a_settlement_that_a_reset_overtakes_is_a_conflict() {
     let (stream, _) = rig.member(join("g", &["orders"]));
     let token = rig.receive(stream, 2).token;
     rig.prompt = false;
-    let call = rig.call(GroupRequest::Settle(SettleRequest { token, up_to: None }));
+    let call = rig.call(settle(token, None));
     let positions = vec![(rig.partition("orders", 0), Offset::ZERO)];
     rig.apply(Change::ResetOffsets {
         group: group("g"),
@@ -282,11 +285,7 @@ fn without_its_group_a_token_is_refused_and_in_a_new_group_it_is_unknown() {
     let gone = Refusal::from(GroupRefusal::NotFound {
         group: "g".to_owned(),
     });
-    let settle = SettleRequest {
-        token: token.clone(),
-        up_to: None,
-    };
-    assert_eq!(rig.refused(GroupRequest::Settle(settle)), gone);
+    assert_eq!(rig.refused(settle(token.clone(), None)), gone);
     assert_eq!(rig.refused(extend(&token)), gone);
     let (stream, _) = rig.member(join("g", &["orders"]));
     assert_eq!(rig.ack(&token), conflicts(0..2, Conflict::Unknown));
@@ -317,7 +316,7 @@ fn a_topic_deleted_while_its_records_are_being_settled_makes_them_conflicts() {
     let (stream, _) = rig.member(join("g", &["orders"]));
     let token = rig.receive(stream, 2).token;
     rig.prompt = false;
-    let call = rig.call(GroupRequest::Settle(SettleRequest { token, up_to: None }));
+    let call = rig.call(settle(token, None));
     let topic = rig.topic_id("orders");
     rig.apply(Change::DeleteTopic { topic, force: true })
         .unwrap();

@@ -1,0 +1,3 @@
+//! What the example programs do, so that tests run the same.
+
+pub mod pipeline;
