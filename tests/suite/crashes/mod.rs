@@ -4,10 +4,12 @@
 //!
 //! The same engine, flusher and recovery as in the broker, driven without threads.
 
+mod damage;
 mod deliveries;
 mod enumerate;
 mod gone;
 mod model;
 mod replays;
 mod scenarios;
+mod sweep;
 mod world;
